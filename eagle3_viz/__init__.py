@@ -1,0 +1,1 @@
+"""A microscope for speculative decoding: the engine, its records and their analysis."""

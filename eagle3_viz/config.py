@@ -1,0 +1,116 @@
+"""What a run is asked to do: the tree's shape, the sampling transform, the rule, the limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from eagle3_viz.records import RecordLevel
+
+Method = Literal["ar", "eagle3"]
+Rule = Literal["greedy", "topk", "sample"]
+
+
+@dataclass(frozen=True)
+class TreeShape:
+    """Size of a dynamic draft tree, counted as the published EAGLE code counts it.
+
+    total  nodes verified per cycle, the root included (T, at least 2).
+    depth  draft forwards after the root's own (D); the tree has depth + 1 drafted levels.
+    top_k  children per expanded node and nodes expanded per level (K). 1 makes a chain.
+
+    Raises ValueError when the draft cannot propose total - 1 nodes.
+    """
+
+    total: int = 10
+    depth: int = 3
+    top_k: int = 4
+
+    def __post_init__(self) -> None:
+        if self.total < 2 or self.depth < 0 or self.top_k < 1:
+            raise ValueError(
+                f"tree shape needs total >= 2, depth >= 0 and top_k >= 1; got total={self.total}, "
+                f"depth={self.depth}, top_k={self.top_k}"
+            )
+        if self.total - 1 > self.pool_size:
+            raise ValueError(
+                f"total={self.total} asks for {self.total - 1} drafted nodes, but depth={self.depth} "
+                f"and top_k={self.top_k} propose only {self.pool_size}; "
+                f"lower total to {self.pool_size + 1} or raise depth or top_k"
+            )
+
+    @property
+    def pool_size(self) -> int:
+        """Candidates scored in one cycle: K + D K^2."""
+        return self.top_k + self.depth * self.top_k**2
+
+    @property
+    def levels(self) -> int:
+        """Drafted levels below the root."""
+        return self.depth + 1
+
+    def clipped(self, *, levels: int, top_k: int) -> TreeShape:
+        """The largest shape within this one that has at most `levels` levels and `top_k` children."""
+        depth, k = min(self.depth, levels - 1), min(self.top_k, top_k)
+        return TreeShape(min(self.total, 1 + k + depth * k * k), depth, k)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The target's sampling transform ("warping"). temperature 0 is greedy.
+
+    Applied in transformers' order: temperature, then top-k, then top-p. top_k 0 and top_p 1 are off.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature must be finite and not negative; got {self.temperature}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k must be 0 (off) or positive; got {self.top_k}")
+        if not 0.0 < self.top_p <= 1.0:
+            raise ValueError(f"top_p must be in (0, 1], 1 meaning off; got {self.top_p}")
+
+    @property
+    def is_identity(self) -> bool:
+        """True when p equals p_raw."""
+        return self.temperature == 1.0 and self.top_k == 0 and self.top_p == 1.0
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """One run. Raises ValueError on a combination that has no meaning.
+
+    `rule` None picks the published behaviour: greedy at temperature 0, else topk.
+    """
+
+    method: Method = "eagle3"
+    shape: TreeShape = field(default_factory=TreeShape)
+    sampling: Sampling = field(default_factory=Sampling)
+    rule: Rule | None = None
+    max_new_tokens: int = 128
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+    record: RecordLevel = "full"
+
+    def __post_init__(self) -> None:
+        greedy = self.sampling.temperature == 0.0
+        if self.rule is None:
+            object.__setattr__(self, "rule", "greedy" if greedy else "topk")
+        if (self.rule == "greedy") != greedy:
+            raise ValueError(
+                f"rule={self.rule!r} does not fit temperature={self.sampling.temperature}: "
+                "greedy needs temperature 0, topk and sample need a positive one"
+            )
+        if self.rule == "sample" and self.method != "ar" and self.shape.top_k != 1:
+            raise ValueError(
+                f"rule='sample' drafts a chain here: it needs top_k=1, got top_k={self.shape.top_k}; "
+                "use rule='topk' for a tree"
+            )
+        if self.max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens must be at least 1; got {self.max_new_tokens}")
+        if any(not s for s in self.stop):
+            raise ValueError("a stop string must not be empty")
