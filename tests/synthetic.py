@@ -1,0 +1,507 @@
+"""Made-up traces for tests of everything that reads a trace: no model, no torch.
+
+A toy target and a toy draft assign logits to a vocabulary of awkward tokens; the tree, the
+acceptance walk and every recorded number then follow from MATH.md in plain numpy, so a trace is
+consistent throughout. Same arguments, same trace.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+import numpy as np
+
+from eagle3_viz.config import DecodeConfig, Rule, Sampling, TreeShape
+from eagle3_viz.records import (
+    Cycle,
+    Distributions,
+    Finish,
+    Miss,
+    Nodes,
+    NodeState,
+    Origin,
+    Pool,
+    Prefill,
+    RecordLevel,
+    Timing,
+    Top,
+)
+from eagle3_viz.trace import Baseline, Header, ModelSource, Trace
+
+AWKWARD: tuple[bytes, ...] = (
+    b"<script>alert(1)</script>",
+    b'"><img src=x onerror=alert(1)>',
+    b"**bold**",
+    b"$x$",
+    b"`code`",
+    b"[link](https://example.org)",
+    b"&amp;",
+    b"\t",
+    b"\n",
+    b"\r",
+    b" ",
+    b"   ",
+    "\u00a0".encode(),
+    b"",
+    b"\xf0\x9f",
+    b"\x99\x82",
+    b"\xff",
+    b"\x07",
+    b"\x7f",
+    " مرحبا".encode(),
+    " שלום".encode(),
+    "你好".encode(),
+    "\u202egnp.exe\u202c".encode(),
+    "\u200b".encode(),
+    b" pneumonoultramicroscopicsilicovolcanoconiosis-and-some-more",
+)
+WORDS = tuple(
+    b" " + word
+    for word in (
+        b"the a of and to in is that it was for on are as with his they be at one have this from "
+        b"or had by hot but some what there we can out other were all your when"
+    ).split()
+)
+END, STOP = b"<|im_end|>", b"###"
+VOCABULARY: tuple[bytes, ...] = (*AWKWARD, *WORDS, STOP, END)
+END_ID, STOP_ID = len(VOCABULARY) - 1, len(VOCABULARY) - 2
+EMOJI_HEAD, EMOJI_TAIL = AWKWARD.index(b"\xf0\x9f"), AWKWARD.index(b"\x99\x82")
+DRAFT_LACKS = tuple(range(len(AWKWARD) + 4, len(AWKWARD) + 12))
+TEMPERATURE = {"greedy": 0.0, "topk": 0.7, "sample": 0.8}
+PROMPT_IDS = (*range(len(AWKWARD)), len(AWKWARD))
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits - logits.max())
+    return weights / weights.sum()
+
+
+@dataclass(frozen=True)
+class _At:
+    """Both models' distributions after one context, each [V] float64."""
+
+    p_raw: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+
+
+@dataclass
+class _Pair:
+    """The toy target and draft. `forced` is the token every context of length `end_at` yields."""
+
+    seed: int
+    rule: str
+    forced: int = -1
+    end_at: int = -1
+    cache: dict[tuple[int, ...], _At] = field(default_factory=dict)
+
+    def at(self, context: tuple[int, ...]) -> _At:
+        if context not in self.cache:
+            self.cache[context] = self._compute(context)
+        return self.cache[context]
+
+    def _compute(self, context: tuple[int, ...]) -> _At:
+        rng = np.random.default_rng([self.seed, len(context), *context[-3:]])
+        size = len(VOCABULARY)
+        target = rng.normal(0, 2.4, size)
+        draft = 0.9 * target + rng.normal(0, 0.9, size)
+        if context[-1] == EMOJI_HEAD:
+            target[EMOJI_TAIL] = draft[EMOJI_TAIL] = 12.0
+        if rng.random() < 0.5:  # so that KL(p_raw || q) is finite about half of the time
+            target[list(DRAFT_LACKS)] = -np.inf
+        draft[list(DRAFT_LACKS)] = -np.inf
+        for logits in (target, draft):
+            logits[[END_ID, STOP_ID]] = -np.inf
+            if len(context) == self.end_at:
+                logits[self.forced] = 60.0
+        p_raw = _softmax(target)
+        if self.rule == "greedy":
+            p = np.zeros(size)
+            p[target.argmax()] = 1.0
+        else:
+            p = _softmax(target / TEMPERATURE[self.rule])
+        q = _softmax(draft / TEMPERATURE["sample"] if self.rule == "sample" else draft)
+        return _At(p_raw, p, q)
+
+
+@dataclass
+class _Candidate:
+    token: int
+    parent: int
+    depth: int
+    logprob: float
+    score: float
+    q_rank: int
+    context: tuple[int, ...]  # up to and including the token
+    expanded: bool = False
+
+
+def _rank(values: np.ndarray, token: int) -> int:
+    return int((values > values[token]).sum())
+
+
+def _children(
+    pair: _Pair, pool: list[_Candidate], parent: int, context: tuple[int, ...], tokens: list[int]
+) -> None:
+    q = pair.at(context).q
+    score, depth = (pool[parent].score, pool[parent].depth) if parent >= 0 else (0.0, 0)
+    for token in tokens:
+        logprob = float(np.log(q[token]))
+        rank = _rank(q, token)
+        pool.append(
+            _Candidate(token, parent, depth + 1, logprob, score + logprob, rank, (*context, token))
+        )
+
+
+def _dynamic_pool(pair: _Pair, context: tuple[int, ...], shape: TreeShape) -> list[_Candidate]:
+    """MATH.md 2: level 1, then `depth` times the `top_k` best of the newest level."""
+
+    def best(ctx: tuple[int, ...]) -> list[int]:
+        q = pair.at(ctx).q
+        return [int(t) for t in np.argsort(-q, kind="stable")[: shape.top_k] if q[t] > 0]
+
+    pool: list[_Candidate] = []
+    _children(pair, pool, -1, context, best(context))
+    newest = range(len(pool))
+    for _ in range(shape.depth):
+        beam = sorted(newest, key=lambda i: -pool[i].score)[: shape.top_k]
+        start = len(pool)
+        for index in beam:
+            pool[index].expanded = True
+            _children(pair, pool, index, pool[index].context, best(pool[index].context))
+        newest = range(start, len(pool))
+    return pool
+
+
+def _sampled_chain(
+    pair: _Pair, context: tuple[int, ...], shape: TreeShape, rng: np.random.Generator
+) -> list[_Candidate]:
+    pool: list[_Candidate] = []
+    for parent in range(-1, shape.total - 2):
+        if parent >= 0:
+            pool[parent].expanded = True
+            context = pool[parent].context
+        token = int(rng.choice(len(VOCABULARY), p=pair.at(context).q))
+        _children(pair, pool, parent, context, [token])
+    return pool
+
+
+def _verified(pair: _Pair, context: tuple[int, ...], pool: list[_Candidate], total: int) -> Nodes:
+    """The kept tree before the acceptance walk: every node untested."""
+    kept = sorted(sorted(range(len(pool)), key=lambda i: -pool[i].score)[: total - 1])
+    node_of = {-1: 0} | {index: node for node, index in enumerate(kept, start=1)}
+    chosen = [pool[i] for i in kept]
+    given = [(pair.at(c.context[:-1]), c.token) for c in chosen]
+    nan = np.full(len(chosen) + 1, np.nan, np.float32)
+
+    def column(first: float, rest: list[float] | list[int], dtype: type) -> np.ndarray:
+        return np.array([first, *rest], dtype)
+
+    return Nodes(
+        token=column(context[-1], [c.token for c in chosen], np.int32),
+        parent=column(-1, [node_of[c.parent] for c in chosen], np.int32),
+        depth=column(0, [c.depth for c in chosen], np.int32),
+        draft_logprob=column(math.nan, [c.logprob for c in chosen], np.float32),
+        score=column(0.0, [c.score for c in chosen], np.float32),
+        q_rank=column(-1, [c.q_rank for c in chosen], np.int32),
+        p_raw=column(math.nan, [float(a.p_raw[t]) for a, t in given], np.float32),
+        p=column(math.nan, [float(a.p[t]) for a, t in given], np.float32),
+        p_rank=column(-1, [_rank(a.p_raw, t) for a, t in given], np.int32),
+        p_tested=nan.copy(),
+        accept_probability=nan.copy(),
+        uniform=nan.copy(),
+        state=column(NodeState.ROOT, [NodeState.UNREACHED] * len(chosen), np.int8),
+        expanded=column(True, [c.expanded for c in chosen], np.bool_),
+        pool_index=column(-1, kept, np.int32),
+    )
+
+
+def _walk(
+    pair: _Pair, context: tuple[int, ...], nodes: Nodes, rng: np.random.Generator
+) -> tuple[list[int], int, Origin]:
+    """The acceptance walk: fills the tested columns, gives path, decided token and its origin."""
+    path = [0]
+    while True:
+        at, p = pair.at(context), pair.at(context).p.copy()
+        children = np.flatnonzero(nodes.parent == path[-1])
+        accepted = -1
+        for child in children:
+            token = nodes.token[child]
+            chance = p[token] if pair.rule != "sample" else min(1.0, p[token] / at.q[token])
+            draw = rng.random() if pair.rule != "greedy" else math.nan
+            nodes.p_tested[child], nodes.accept_probability[child] = p[token], chance
+            nodes.uniform[child] = draw
+            if draw < chance or (pair.rule == "greedy" and chance == 1.0):
+                accepted = int(child)
+                break
+            nodes.state[child] = NodeState.REJECTED
+            if pair.rule != "greedy":
+                p = _residual(pair.rule, p, at.q, token)
+        if accepted < 0:
+            token = int(rng.choice(len(VOCABULARY), p=p))
+            return path, token, Origin.RECOVERED if len(children) else Origin.BONUS
+        nodes.state[accepted] = NodeState.ACCEPTED
+        path.append(accepted)
+        context = (*context, int(nodes.token[accepted]))
+
+
+def _residual(rule: str, p: np.ndarray, q: np.ndarray, refused: int) -> np.ndarray:
+    if rule == "sample":
+        rest = np.maximum(0.0, p - q)
+    else:
+        rest = p.copy()
+        rest[refused] = 0.0
+    return rest / rest.sum()
+
+
+def _top(distribution: np.ndarray) -> Top:
+    order = np.argsort(-distribution, kind="stable")[:20]
+    order = order[distribution[order] > 0]
+    tail = max(0.0, 1.0 - float(distribution[order].sum()))
+    return Top(order.astype(np.int32), distribution[order].astype(np.float32), tail)
+
+
+def _entropy(distribution: np.ndarray) -> float:
+    positive = distribution[distribution > 0]
+    return float(-(positive * np.log(positive)).sum())
+
+
+def _kl(p: np.ndarray, q: np.ndarray) -> float:
+    support = p > 0
+    if (q[support] == 0).any():
+        return math.inf
+    return float((p[support] * np.log(p[support] / q[support])).sum())
+
+
+def _distributions(pair: _Pair, context: tuple[int, ...], nodes: Nodes, node: int) -> Distributions:
+    at = pair.at(context)
+    children = nodes.token[nodes.parent == node]
+    p = None if pair.rule == "temperature-1" else _top(at.p)
+    if not nodes.expanded[node]:
+        nan = math.nan
+        return Distributions(
+            node, _top(at.p_raw), p, None, None, nan, nan, nan, _entropy(at.p_raw), nan, nan, nan
+        )
+    if pair.rule == "sample" and len(children):
+        expected, rest = float(np.minimum(at.p, at.q).sum()), np.maximum(0.0, at.p - at.q)
+    else:
+        expected, rest = float(at.p[children].sum()), at.p.copy()
+        rest[children] = 0.0
+    drawn_from = pair.rule != "greedy" and len(children) > 0 and rest.sum() > 0
+    return Distributions(
+        node=node,
+        p_raw=_top(at.p_raw),
+        p=p,
+        q=_top(at.q),
+        residual=_top(rest / rest.sum()) if drawn_from else None,
+        overlap=float(np.minimum(at.p_raw, at.q).sum()),
+        children_mass=float(at.p_raw[children].sum()),
+        kl=_kl(at.p_raw, at.q),
+        entropy_p=_entropy(at.p_raw),
+        entropy_q=_entropy(at.q),
+        residual_mass=1.0 - expected,
+        expected_acceptance=expected,
+    )
+
+
+def _miss(
+    pair: _Pair,
+    context: tuple[int, ...],
+    nodes: Nodes,
+    pool: Pool,
+    where: tuple[int, int, int],
+) -> Miss:
+    """`where` is (node the walk stopped at, decided token, drafted levels)."""
+    node, token, levels = where
+    q = pair.at(context).q
+    expanded = bool(nodes.expanded[node])
+    drafted_here = pool.parent == nodes.pool_index[node]
+    return Miss(
+        node=node,
+        token=token,
+        q=float(q[token]) if expanded else math.nan,
+        q_rank=_rank(q, token) if expanded and q[token] > 0 else -1,
+        in_draft_vocabulary=token not in DRAFT_LACKS,
+        expanded=expanded,
+        beyond_depth=int(nodes.depth[node]) == levels,
+        pruned=bool((drafted_here & (pool.token == token)).any()),
+    )
+
+
+def _pool_table(pool: list[_Candidate]) -> Pool:
+    return Pool(
+        token=np.array([c.token for c in pool], np.int32),
+        parent=np.array([c.parent for c in pool], np.int32),
+        depth=np.array([c.depth for c in pool], np.int32),
+        draft_logprob=np.array([c.logprob for c in pool], np.float32),
+        score=np.array([c.score for c in pool], np.float32),
+    )
+
+
+def _timing(rng: np.random.Generator, levels: int, verified: int, record: RecordLevel) -> Timing:
+    jitter = rng.uniform(0.9, 1.2, levels + 5)
+    return Timing(
+        draft_levels=tuple(float(x) for x in 1.1 * jitter[:levels]),
+        tree=float(0.3 * jitter[-5]),
+        verify=float((18.0 + 0.5 * verified) * jitter[-4]),
+        accept=float(0.4 * jitter[-3]),
+        commit=float(0.2 * jitter[-2]),
+        record={"off": 0.0, "outcomes": 0.2, "full": 2.5}[record] * float(jitter[-1]),
+    )
+
+
+def _cycle(
+    pair: _Pair,
+    context: tuple[int, ...],
+    index: int,
+    shape: TreeShape | None,
+    record: RecordLevel,
+) -> Cycle:
+    """One cycle after `context`, whose last token is the root. `shape` None is autoregression."""
+    rng = np.random.default_rng([pair.seed, 1, index])
+    if shape is None:
+        pool = []
+    elif pair.rule == "sample":
+        pool = _sampled_chain(pair, context, shape, rng)
+    else:
+        pool = _dynamic_pool(pair, context, shape)
+    nodes = _verified(pair, context, pool, shape.total if shape else 1)
+    if shape is None:
+        nodes.expanded[0] = False
+    path, decided, origin = _walk(pair, context, nodes, rng)
+    accepted = tuple(int(nodes.token[i]) for i in path[1:])
+    at = [(*context, *accepted[:k]) for k in range(len(path))]
+    table = _pool_table(pool)
+    full = record == "full"
+    forwards = 0 if shape is None else shape.total - 1 if shape.top_k == 1 else shape.levels
+    where = (path[-1], decided, shape.levels if shape else 0)
+    return Cycle(
+        index=index,
+        prefix_length=len(context) - 1,
+        root=context[-1],
+        tokens=(*accepted, decided),
+        origins=(*[Origin.ACCEPTED] * len(accepted), Origin.PLAIN if shape is None else origin),
+        accepted=len(accepted),
+        path=tuple(path),
+        verified=len(nodes),
+        drafted=len(pool),
+        draft_forwards=forwards,
+        timing=_timing(rng, forwards, len(nodes), record),
+        nodes=None if record == "off" else nodes,
+        pool=table if full and shape else None,
+        distributions=tuple(
+            _distributions(pair, c, nodes, n) for c, n in zip(at, path, strict=True)
+        )
+        if full
+        else (),
+        miss=_miss(pair, at[-1], nodes, table, where) if full and shape else None,
+    )
+
+
+def _ended(cycle: Cycle, finish: Finish) -> Cycle:
+    """The last cycle: shortened to its first token when it committed more."""
+    changes: dict[str, object] = {"finish": finish}
+    if len(cycle.tokens) > 1:
+        changes |= {"tokens": cycle.tokens[:1], "origins": cycle.origins[:1], "cut": True}
+        changes |= {"miss": None}
+    return Cycle(**{f.name: getattr(cycle, f.name) for f in fields(cycle)} | changes)  # type: ignore[arg-type]
+
+
+def _header(config: DecodeConfig, seed: int, context_limit: int) -> Header:
+    speculative = config.method == "eagle3"
+    shape = config.shape
+    return Header(
+        method=config.method,
+        rule=str(config.rule),
+        config={
+            "method": config.method,
+            "shape": {"total": shape.total, "depth": shape.depth, "top_k": shape.top_k},
+            "sampling": {
+                "temperature": config.sampling.temperature,
+                "top_k": config.sampling.top_k,
+                "top_p": config.sampling.top_p,
+            },
+            "rule": config.rule,
+            "max_new_tokens": config.max_new_tokens,
+            "stop": list(config.stop),
+            "seed": seed,
+            "record": config.record,
+        },
+        pair="made-up",
+        target=ModelSource("toy-target", "embedded", "1", "ab" * 32, 1_000_000),
+        draft=ModelSource("toy-draft", "embedded", "1", "cd" * 32, 50_000) if speculative else None,
+        dtype="float32",
+        device="cpu",
+        threads=2,
+        versions={"python": "3.11.0", "numpy": np.__version__},
+        git_commit="0" * 40,
+        argv=("eagle3_viz", "--prompt", "<script>"),
+        seed=seed,
+        chat_template_sha256="ef" * 32,
+        prompt=b"".join(VOCABULARY[i] for i in PROMPT_IDS).decode("utf-8", "replace"),
+        prompt_ids=PROMPT_IDS,
+        started_at="2025-01-01T00:00:00+00:00",
+        draft_vocabulary=len(VOCABULARY) - len(DRAFT_LACKS) if speculative else 0,
+        vocabulary=len(VOCABULARY),
+        context_limit=context_limit,
+        baseline=Baseline(21.5, 32, "2025-01-01T00:00:00+00:00", "same prompt, threads and dtype"),
+    )
+
+
+def make_trace(
+    *,
+    cycles: int = 12,
+    seed: int = 0,
+    shape: TreeShape | None = None,
+    rule: Rule = "greedy",
+    record: RecordLevel = "full",
+    finish: Finish | None = "length",
+    method: Literal["eagle3", "ar"] = "eagle3",
+) -> Trace:
+    """A consistent trace of `cycles` cycles.
+
+    `shape` is TreeShape(10, 3, 4) by default; `rule="sample"` turns it into a chain of the same
+    depth. `finish` None leaves the run unfinished, as a live one is; "eos" and "stop" end it with
+    an accepted end token. The last cycle is cut whenever it committed more than one token.
+    """
+    shape = shape or TreeShape(10, 3, 4)
+    if rule == "sample":
+        shape = TreeShape(shape.depth + 2, shape.depth, 1)
+    forced = {"eos": END_ID, "stop": STOP_ID}.get(finish or "", -1)
+    pair = _Pair(seed, rule)
+    context = PROMPT_IDS
+    first = int(pair.at(context).p.argmax())
+    context = (*context, first)
+    made: list[Cycle] = []
+    for index in range(cycles):
+        last = index == cycles - 1
+        if last and forced >= 0:
+            pair = _Pair(seed, rule, forced, len(context))
+        cycle = _cycle(pair, context, index, shape if method == "eagle3" else None, record)
+        made.append(_ended(cycle, finish) if last and finish else cycle)
+        context = (*context, *made[-1].tokens)
+    generated = len(context) - len(PROMPT_IDS)
+    config = DecodeConfig(
+        method=method,
+        shape=shape,
+        sampling=Sampling(TEMPERATURE[rule]),
+        rule=rule,
+        max_new_tokens=generated if finish == "length" else 512,
+        stop=(STOP.decode(),) if finish == "stop" else (),
+        seed=seed,
+        record=record,
+    )
+    return Trace(
+        header=_header(config, seed, len(context) if finish == "context" else 2048),
+        prefill=Prefill(
+            prompt_length=len(PROMPT_IDS),
+            token=first,
+            target_ms=30.0,
+            draft_ms=4.0,
+            finish=finish if cycles == 0 else None,
+        ),
+        cycles=made,
+        token_bytes=dict(enumerate(VOCABULARY)),
+    )
