@@ -8,7 +8,7 @@ consistent throughout. Same arguments, same trace.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from typing import Literal
 
 import numpy as np
@@ -29,166 +29,23 @@ from eagle3_viz.records import (
     Top,
 )
 from eagle3_viz.trace import Baseline, Header, ModelSource, Trace
-
-AWKWARD: tuple[bytes, ...] = (
-    b"<script>alert(1)</script>",
-    b'"><img src=x onerror=alert(1)>',
-    b"**bold**",
-    b"$x$",
-    b"`code`",
-    b"[link](https://example.org)",
-    b"&amp;",
-    b"\t",
-    b"\n",
-    b"\r",
-    b" ",
-    b"   ",
-    "\u00a0".encode(),
-    b"",
-    b"\xf0\x9f",
-    b"\x99\x82",
-    b"\xff",
-    b"\x07",
-    b"\x7f",
-    " مرحبا".encode(),
-    " שלום".encode(),
-    "你好".encode(),
-    "\u202egnp.exe\u202c".encode(),
-    "\u200b".encode(),
-    b" pneumonoultramicroscopicsilicovolcanoconiosis-and-some-more",
+from tests.toy_pair import (
+    DRAFT_LACKS,
+    END_ID,
+    PROMPT_IDS,
+    STOP,
+    STOP_ID,
+    TEMPERATURE,
+    VOCABULARY,
+    Candidate,
+    ToyPair,
+    dynamic_pool,
+    rank_of,
+    sampled_chain,
 )
-WORDS = tuple(
-    b" " + word
-    for word in (
-        b"the a of and to in is that it was for on are as with his they be at one have this from "
-        b"or had by hot but some what there we can out other were all your when"
-    ).split()
-)
-END, STOP = b"<|im_end|>", b"###"
-VOCABULARY: tuple[bytes, ...] = (*AWKWARD, *WORDS, STOP, END)
-END_ID, STOP_ID = len(VOCABULARY) - 1, len(VOCABULARY) - 2
-EMOJI_HEAD, EMOJI_TAIL = AWKWARD.index(b"\xf0\x9f"), AWKWARD.index(b"\x99\x82")
-DRAFT_LACKS = tuple(range(len(AWKWARD) + 4, len(AWKWARD) + 12))
-TEMPERATURE = {"greedy": 0.0, "topk": 0.7, "sample": 0.8}
-PROMPT_IDS = (*range(len(AWKWARD)), len(AWKWARD))
 
 
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    weights = np.exp(logits - logits.max())
-    return weights / weights.sum()
-
-
-@dataclass(frozen=True)
-class _At:
-    """Both models' distributions after one context, each [V] float64."""
-
-    p_raw: np.ndarray
-    p: np.ndarray
-    q: np.ndarray
-
-
-@dataclass
-class _Pair:
-    """The toy target and draft. `forced` is the token every context of length `end_at` yields."""
-
-    seed: int
-    rule: str
-    forced: int = -1
-    end_at: int = -1
-    cache: dict[tuple[int, ...], _At] = field(default_factory=dict)
-
-    def at(self, context: tuple[int, ...]) -> _At:
-        if context not in self.cache:
-            self.cache[context] = self._compute(context)
-        return self.cache[context]
-
-    def _compute(self, context: tuple[int, ...]) -> _At:
-        rng = np.random.default_rng([self.seed, len(context), *context[-3:]])
-        size = len(VOCABULARY)
-        target = rng.normal(0, 2.4, size)
-        draft = 0.9 * target + rng.normal(0, 0.9, size)
-        if context[-1] == EMOJI_HEAD:
-            target[EMOJI_TAIL] = draft[EMOJI_TAIL] = 12.0
-        if rng.random() < 0.5:  # so that KL(p_raw || q) is finite about half of the time
-            target[list(DRAFT_LACKS)] = -np.inf
-        draft[list(DRAFT_LACKS)] = -np.inf
-        for logits in (target, draft):
-            logits[[END_ID, STOP_ID]] = -np.inf
-            if len(context) == self.end_at:
-                logits[self.forced] = 60.0
-        p_raw = _softmax(target)
-        if self.rule == "greedy":
-            p = np.zeros(size)
-            p[target.argmax()] = 1.0
-        else:
-            p = _softmax(target / TEMPERATURE[self.rule])
-        q = _softmax(draft / TEMPERATURE["sample"] if self.rule == "sample" else draft)
-        return _At(p_raw, p, q)
-
-
-@dataclass
-class _Candidate:
-    token: int
-    parent: int
-    depth: int
-    logprob: float
-    score: float
-    q_rank: int
-    context: tuple[int, ...]  # up to and including the token
-    expanded: bool = False
-
-
-def _rank(values: np.ndarray, token: int) -> int:
-    return int((values > values[token]).sum())
-
-
-def _children(
-    pair: _Pair, pool: list[_Candidate], parent: int, context: tuple[int, ...], tokens: list[int]
-) -> None:
-    q = pair.at(context).q
-    score, depth = (pool[parent].score, pool[parent].depth) if parent >= 0 else (0.0, 0)
-    for token in tokens:
-        logprob = float(np.log(q[token]))
-        rank = _rank(q, token)
-        pool.append(
-            _Candidate(token, parent, depth + 1, logprob, score + logprob, rank, (*context, token))
-        )
-
-
-def _dynamic_pool(pair: _Pair, context: tuple[int, ...], shape: TreeShape) -> list[_Candidate]:
-    """MATH.md 2: level 1, then `depth` times the `top_k` best of the newest level."""
-
-    def best(ctx: tuple[int, ...]) -> list[int]:
-        q = pair.at(ctx).q
-        return [int(t) for t in np.argsort(-q, kind="stable")[: shape.top_k] if q[t] > 0]
-
-    pool: list[_Candidate] = []
-    _children(pair, pool, -1, context, best(context))
-    newest = range(len(pool))
-    for _ in range(shape.depth):
-        beam = sorted(newest, key=lambda i: -pool[i].score)[: shape.top_k]
-        start = len(pool)
-        for index in beam:
-            pool[index].expanded = True
-            _children(pair, pool, index, pool[index].context, best(pool[index].context))
-        newest = range(start, len(pool))
-    return pool
-
-
-def _sampled_chain(
-    pair: _Pair, context: tuple[int, ...], shape: TreeShape, rng: np.random.Generator
-) -> list[_Candidate]:
-    pool: list[_Candidate] = []
-    for parent in range(-1, shape.total - 2):
-        if parent >= 0:
-            pool[parent].expanded = True
-            context = pool[parent].context
-        token = int(rng.choice(len(VOCABULARY), p=pair.at(context).q))
-        _children(pair, pool, parent, context, [token])
-    return pool
-
-
-def _verified(pair: _Pair, context: tuple[int, ...], pool: list[_Candidate], total: int) -> Nodes:
+def _verified(pair: ToyPair, context: tuple[int, ...], pool: list[Candidate], total: int) -> Nodes:
     """The kept tree before the acceptance walk: every node untested."""
     kept = sorted(sorted(range(len(pool)), key=lambda i: -pool[i].score)[: total - 1])
     node_of = {-1: 0} | {index: node for node, index in enumerate(kept, start=1)}
@@ -208,7 +65,7 @@ def _verified(pair: _Pair, context: tuple[int, ...], pool: list[_Candidate], tot
         q_rank=column(-1, [c.q_rank for c in chosen], np.int32),
         p_raw=column(math.nan, [float(a.p_raw[t]) for a, t in given], np.float32),
         p=column(math.nan, [float(a.p[t]) for a, t in given], np.float32),
-        p_rank=column(-1, [_rank(a.p_raw, t) for a, t in given], np.int32),
+        p_rank=column(-1, [rank_of(a.p_raw, t) for a, t in given], np.int32),
         p_tested=nan.copy(),
         accept_probability=nan.copy(),
         uniform=nan.copy(),
@@ -219,7 +76,7 @@ def _verified(pair: _Pair, context: tuple[int, ...], pool: list[_Candidate], tot
 
 
 def _walk(
-    pair: _Pair, context: tuple[int, ...], nodes: Nodes, rng: np.random.Generator
+    pair: ToyPair, context: tuple[int, ...], nodes: Nodes, rng: np.random.Generator
 ) -> tuple[list[int], int, Origin]:
     """The acceptance walk: fills the tested columns, gives path, decided token and its origin."""
     path = [0]
@@ -275,7 +132,9 @@ def _kl(p: np.ndarray, q: np.ndarray) -> float:
     return float((p[support] * np.log(p[support] / q[support])).sum())
 
 
-def _distributions(pair: _Pair, context: tuple[int, ...], nodes: Nodes, node: int) -> Distributions:
+def _distributions(
+    pair: ToyPair, context: tuple[int, ...], nodes: Nodes, node: int
+) -> Distributions:
     at = pair.at(context)
     children = nodes.token[nodes.parent == node]
     p = None if pair.rule == "temperature-1" else _top(at.p)
@@ -307,7 +166,7 @@ def _distributions(pair: _Pair, context: tuple[int, ...], nodes: Nodes, node: in
 
 
 def _miss(
-    pair: _Pair,
+    pair: ToyPair,
     context: tuple[int, ...],
     nodes: Nodes,
     pool: Pool,
@@ -322,7 +181,7 @@ def _miss(
         node=node,
         token=token,
         q=float(q[token]) if expanded else math.nan,
-        q_rank=_rank(q, token) if expanded and q[token] > 0 else -1,
+        q_rank=rank_of(q, token) if expanded and q[token] > 0 else -1,
         in_draft_vocabulary=token not in DRAFT_LACKS,
         expanded=expanded,
         beyond_depth=int(nodes.depth[node]) == levels,
@@ -330,7 +189,7 @@ def _miss(
     )
 
 
-def _pool_table(pool: list[_Candidate]) -> Pool:
+def _pool_table(pool: list[Candidate]) -> Pool:
     return Pool(
         token=np.array([c.token for c in pool], np.int32),
         parent=np.array([c.parent for c in pool], np.int32),
@@ -353,7 +212,7 @@ def _timing(rng: np.random.Generator, levels: int, verified: int, record: Record
 
 
 def _cycle(
-    pair: _Pair,
+    pair: ToyPair,
     context: tuple[int, ...],
     index: int,
     shape: TreeShape | None,
@@ -364,9 +223,9 @@ def _cycle(
     if shape is None:
         pool = []
     elif pair.rule == "sample":
-        pool = _sampled_chain(pair, context, shape, rng)
+        pool = sampled_chain(pair, context, shape, rng)
     else:
-        pool = _dynamic_pool(pair, context, shape)
+        pool = dynamic_pool(pair, context, shape)
     nodes = _verified(pair, context, pool, shape.total if shape else 1)
     if shape is None:
         nodes.expanded[0] = False
@@ -470,7 +329,7 @@ def make_trace(
     if rule == "sample":
         shape = TreeShape(shape.depth + 2, shape.depth, 1)
     forced = {"eos": END_ID, "stop": STOP_ID}.get(finish or "", -1)
-    pair = _Pair(seed, rule)
+    pair = ToyPair(seed, rule)
     context = PROMPT_IDS
     first = int(pair.at(context).p.argmax())
     context = (*context, first)
@@ -478,7 +337,7 @@ def make_trace(
     for index in range(cycles):
         last = index == cycles - 1
         if last and forced >= 0:
-            pair = _Pair(seed, rule, forced, len(context))
+            pair = ToyPair(seed, rule, forced, len(context))
         cycle = _cycle(pair, context, index, shape if method == "eagle3" else None, record)
         made.append(_ended(cycle, finish) if last and finish else cycle)
         context = (*context, *made[-1].tokens)
