@@ -1,0 +1,264 @@
+"""Named target/draft pairs: where they come from, whether they fit, how they are loaded."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from eagle3_viz import embedded, hub
+from eagle3_viz.compatibility import check_compatible, parameter_count, read_config, tensor_table
+from eagle3_viz.device import choose_device
+from eagle3_viz.embedded import PairError, Progress
+from eagle3_viz.trace import ModelSource
+
+__all__ = [
+    "EMBEDDED",
+    "KNOWN_PAIRS",
+    "PairError",
+    "PairSpec",
+    "Progress",
+    "ResolvedPair",
+    "check_compatible",
+    "is_local",
+    "resolve",
+]
+
+EMBEDDED = "embedded"
+"""The location of the default target, and of the draft shipped for it."""
+
+PRETRAINED = Path(__file__).parent / "pretrained"
+HASH_LIMIT = 2_000_000_000  # bytes; larger weights are named by their revision instead of a hash
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_EMBEDDED_TARGET, _EMBEDDED_DRAFT = "SmolLM2-135M-Instruct", "smollm2-135m-instruct-eagle3"
+
+
+@dataclass(frozen=True)
+class PairSpec:
+    """A pair that can be chosen by name.
+
+    target and draft are hub ids or EMBEDDED. download_gb is for both halves; memory_gb is their
+    weights in bfloat16. Sizes of pairs not tried are estimates from the published shapes.
+    """
+
+    name: str
+    title: str
+    target: str
+    draft: str
+    target_parameters_b: float
+    download_gb: float
+    memory_gb: float
+    note: str
+    tried: bool
+
+
+_UNTRIED = "Not tried here. Sizes are estimates."
+KNOWN_PAIRS: tuple[PairSpec, ...] = (
+    PairSpec(
+        name="smollm2-135m",
+        title="SmolLM2-135M-Instruct with the draft trained for it",
+        target=EMBEDDED,
+        draft=EMBEDDED,
+        target_parameters_b=0.135,
+        download_gb=0.093,
+        memory_gb=0.3,
+        note="The default. Runs on a CPU; 540 MB stay in the cache after the first use.",
+        tried=True,
+    ),
+    PairSpec(
+        name="llama-3.1-8b",
+        title="Llama-3.1-8B-Instruct",
+        target="meta-llama/Llama-3.1-8B-Instruct",
+        draft="yuhuili/EAGLE3-LLaMA3.1-Instruct-8B",
+        target_parameters_b=8.03,
+        download_gb=17.0,
+        memory_gb=17.0,
+        note=f"{_UNTRIED} Gated: needs the licence accepted on the hub.",
+        tried=False,
+    ),
+    PairSpec(
+        name="deepseek-r1-distill-llama-8b",
+        title="DeepSeek-R1-Distill-Llama-8B",
+        target="deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
+        draft="yuhuili/EAGLE3-DeepSeek-R1-Distill-LLaMA-8B",
+        target_parameters_b=8.03,
+        download_gb=17.0,
+        memory_gb=17.0,
+        note=_UNTRIED,
+        tried=False,
+    ),
+    PairSpec(
+        name="vicuna-13b",
+        title="Vicuna-13B v1.3",
+        target="lmsys/vicuna-13b-v1.3",
+        draft="yuhuili/EAGLE3-Vicuna1.3-13B",
+        target_parameters_b=13.0,
+        download_gb=27.4,
+        memory_gb=27.4,
+        note=f"{_UNTRIED} Non-commercial licence.",
+        tried=False,
+    ),
+    PairSpec(
+        name="llama-3.3-70b",
+        title="Llama-3.3-70B-Instruct, narrow draft",
+        target="meta-llama/Llama-3.3-70B-Instruct",
+        draft="yuhuili/EAGLE3-LLaMA3.3-Instruct-70B",
+        target_parameters_b=70.6,
+        download_gb=145.0,
+        memory_gb=145.0,
+        note=f"{_UNTRIED} Gated: needs the licence accepted on the hub.",
+        tried=False,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class ResolvedPair:
+    """A pair on this machine's disk. The draft parts are None for a target alone."""
+
+    name: str
+    target_folder: Path
+    draft_folder: Path | None
+    target_source: ModelSource
+    draft_source: ModelSource | None
+
+
+def find_spec(name: str) -> PairSpec:
+    """The known pair of that name. Raises PairError with the closest and all known names."""
+    known = {spec.name: spec for spec in KNOWN_PAIRS}
+    if name in known:
+        return known[name]
+    close = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise PairError(f"There is no pair named {name!r}: {hint}Known are {', '.join(known)}.")
+
+
+def is_local(spec: PairSpec) -> bool:
+    """True when both halves are on this disk already. Never asks the network."""
+    return all(
+        embedded.is_built() if location == EMBEDDED else hub.cached_snapshot(location) is not None
+        for location in {spec.target, spec.draft}
+    )
+
+
+def resolve(
+    name: str | None = None,
+    *,
+    target: str | None = None,
+    draft: str | None = None,
+    progress: Progress | None = None,
+) -> ResolvedPair:
+    """Bring a pair onto this disk, download included, and check that its halves fit.
+
+    Either `name` of a known pair, or `target` and `draft` as local folder, hub id or EMBEDDED; a
+    draft alone goes with the embedded target, a target alone has no draft, nothing at all is the
+    first known pair. Raises PairError.
+    """
+    report = progress or (lambda stage, done, total: None)
+    if name is not None and (target is not None or draft is not None):
+        raise PairError(f"Give the pair name {name!r} or a target and draft of your own, not both.")
+    if target is None and draft is None:
+        spec = find_spec(name) if name is not None else KNOWN_PAIRS[0]
+        name, target, draft = spec.name, spec.target, spec.draft
+        if not is_local(spec):
+            require_memory(spec.title, int(spec.memory_gb * 1e9), choose_device())
+    target = EMBEDDED if target is None else target
+    # the draft first: it is small, and tells about a wrong name before gigabytes are fetched
+    draft_folder = None if draft is None else _draft_folder(draft, report)
+    target_folder = _target_folder(target, report)
+    target_source = _source(target, target_folder, _EMBEDDED_TARGET)
+    draft_source = None
+    if draft is not None and draft_folder is not None:
+        if reason := check_compatible(target_folder, draft_folder):
+            raise PairError(reason)
+        draft_source = _source(draft, draft_folder, _EMBEDDED_DRAFT)
+    if name is None:
+        name = " + ".join(source.name for source in (target_source, draft_source) if source)
+    return ResolvedPair(name, target_folder, draft_folder, target_source, draft_source)
+
+
+def _target_folder(location: str, report: Progress) -> Path:
+    return embedded.ensure_embedded(report) if location == EMBEDDED else _folder(location, report)
+
+
+def _draft_folder(location: str, report: Progress) -> Path:
+    return PRETRAINED / _EMBEDDED_DRAFT if location == EMBEDDED else _folder(location, report)
+
+
+def _folder(location: str, report: Progress) -> Path:
+    """A local folder, else a hub snapshot. An existing folder wins over a hub id of that name."""
+    path = Path(location).expanduser()
+    if not path.is_dir() and _HUB_ID.fullmatch(location) and not location.startswith("."):
+        return hub.fetch(location, report)
+    read_config(path)
+    return path.resolve()
+
+
+def _source(location: str, folder: Path, embedded_name: str) -> ModelSource:
+    """Provenance of one half; parameters counted from the weight files."""
+    parameters = parameter_count(tensor_table(folder))
+    if location == EMBEDDED:
+        target = embedded_name == _EMBEDDED_TARGET
+        return ModelSource(
+            name=embedded_name,
+            location=EMBEDDED,
+            revision=f"{embedded.PACKAGE} {embedded.VERSION}" if target else "",
+            sha256=embedded.model_sha256() if target else weights_sha256(folder),
+            parameters=parameters,
+        )
+    from_hub = folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models-")
+    return ModelSource(
+        name=location.rsplit("/", 1)[-1] if from_hub else folder.name,
+        location=location if from_hub else folder.name,
+        revision=folder.name if from_hub else "",
+        sha256=weights_sha256(folder),
+        parameters=parameters,
+    )
+
+
+def weights_sha256(folder: Path) -> str:
+    """sha256 of the folder's single weight file; "" for several files or more than 2 GB."""
+    found = list(folder.glob("*.safetensors")) or list(folder.glob("pytorch_model*.bin"))
+    if len(found) != 1:
+        return ""
+    status = found[0].stat()
+    if status.st_size > HASH_LIMIT:
+        return ""
+    return _hash_once(found[0], status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _hash_once(path: Path, size: int, modified_ns: int) -> str:
+    """Hash a file once per content; size and time are there to notice that it changed."""
+    return embedded.file_sha256(path)
+
+
+def require_memory(what: str, needed: int, device: torch.device) -> None:
+    """Raises PairError when `device` has fewer than `needed` bytes left, if that can be known."""
+    free = available_memory(device)
+    if free is not None and needed > free:
+        raise PairError(
+            f"{what} needs {needed / 1e9:.1f} GB of memory and the {device.type} device has "
+            f"{free / 1e9:.1f} GB free: close other programs or choose a smaller pair."
+        )
+
+
+def available_memory(device: torch.device) -> int | None:
+    """Free bytes on the device; None where the system does not tell."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        found = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo.read_text(), re.MULTILINE)
+        if found:
+            return int(found[1]) * 1024
+    names: Sequence[str] = tuple(getattr(os, "sysconf_names", {}))
+    if "SC_PAGE_SIZE" in names and "SC_PHYS_PAGES" in names:  # macOS: the total, an upper bound
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None
