@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eagle3_viz.records import Cycle, Prefill
+from eagle3_viz.records import Cycle, Finish, Origin, Prefill
 
 FORMAT_VERSION = 1
 
@@ -72,3 +72,26 @@ class Trace:
     prefill: Prefill | None = None
     cycles: list[Cycle] = field(default_factory=list)
     token_bytes: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Every generated token kept: prefill's, then the cycles'. The prompt is not in it."""
+        first = () if self.prefill is None else (self.prefill.token,)
+        return first + tuple(token for cycle in self.cycles for token in cycle.tokens)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Where each of `tokens` came from; the first is plain."""
+        first = () if self.prefill is None else (Origin.PLAIN,)
+        return first + tuple(origin for cycle in self.cycles for origin in cycle.origins)
+
+    @property
+    def text(self) -> str:
+        """The generated text, special tokens as their text; broken UTF-8 becomes U+FFFD."""
+        return b"".join(self.token_bytes[t] for t in self.tokens).decode("utf-8", "replace")
+
+    @property
+    def finish(self) -> Finish | None:
+        """Why the run ended; None while it goes on."""
+        last = self.cycles[-1] if self.cycles else self.prefill
+        return None if last is None else last.finish
