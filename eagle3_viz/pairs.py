@@ -6,27 +6,35 @@ import difflib
 import functools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from eagle3_viz import embedded, hub
 from eagle3_viz.compatibility import check_compatible, parameter_count, read_config, tensor_table
-from eagle3_viz.device import choose_device
+from eagle3_viz.device import choose_device, choose_dtype
+from eagle3_viz.drafts.checkpoints import CheckpointError
+from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.embedded import PairError, Progress
+from eagle3_viz.target import TargetError, TargetModel
 from eagle3_viz.trace import ModelSource
 
 __all__ = [
     "EMBEDDED",
     "KNOWN_PAIRS",
+    "LoadedPair",
     "PairError",
     "PairSpec",
     "Progress",
     "ResolvedPair",
     "check_compatible",
     "is_local",
+    "load_pair",
     "resolve",
 ]
 
@@ -129,6 +137,19 @@ class ResolvedPair:
     draft_source: ModelSource | None
 
 
+@dataclass(frozen=True)
+class LoadedPair:
+    """A pair in memory, ready to decode. dtype_reason says why the weights have their format."""
+
+    name: str
+    target: TargetModel
+    draft: Eagle3Draft | None
+    tokenizer: Any
+    target_source: ModelSource
+    draft_source: ModelSource | None
+    dtype_reason: str
+
+
 def find_spec(name: str) -> PairSpec:
     """The known pair of that name. Raises PairError with the closest and all known names."""
     known = {spec.name: spec for spec in KNOWN_PAIRS}
@@ -181,6 +202,80 @@ def resolve(
     if name is None:
         name = " + ".join(source.name for source in (target_source, draft_source) if source)
     return ResolvedPair(name, target_folder, draft_folder, target_source, draft_source)
+
+
+def load_pair(
+    name: str | None = None,
+    *,
+    target: str | None = None,
+    draft: str | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+    trust_remote_code: bool = False,
+) -> LoadedPair:
+    """`resolve` a pair and load it; dtype and device default to what suits this machine.
+
+    Raises PairError for everything that keeps the pair from decoding.
+    """
+    report = progress or (lambda stage, done, total: None)
+    pair = resolve(name, target=target, draft=draft, progress=progress)
+    device = device or choose_device()
+    reason = f"{str(dtype).removeprefix('torch.')}: asked for"
+    if dtype is None:
+        report("Choosing the number format", 0, 3)
+        dtype, reason = choose_dtype(device)
+    sources = [source for source in (pair.target_source, pair.draft_source) if source]
+    weights = sum(source.parameters for source in sources) * dtype.itemsize
+    require_memory(f"{pair.name} in {str(dtype).removeprefix('torch.')}", weights, device)
+    with embedded.without_progress_bars():
+        model, head = _load_halves(pair, dtype, device, trust_remote_code, report)
+    report("The pair is ready", 3, 3)
+    return LoadedPair(
+        name=pair.name,
+        target=model,
+        draft=head,
+        tokenizer=model.tokenizer,
+        target_source=pair.target_source,
+        draft_source=pair.draft_source,
+        dtype_reason=reason,
+    )
+
+
+def _load_halves(
+    pair: ResolvedPair,
+    dtype: torch.dtype,
+    device: torch.device,
+    trust_remote_code: bool,
+    report: Progress,
+) -> tuple[TargetModel, Eagle3Draft | None]:
+    report(f"Loading the target {pair.target_source.name}", 1, 3)
+    with _load_errors("target", pair.target_source.name):
+        target = TargetModel.load(
+            pair.target_folder, dtype=dtype, device=device, trust_remote_code=trust_remote_code
+        )
+    if pair.draft_folder is None or pair.draft_source is None:
+        return target, None
+    report(f"Loading the draft {pair.draft_source.name}", 2, 3)
+    with _load_errors("draft", pair.draft_source.name):
+        return target, Eagle3Draft.load(pair.draft_folder, target)
+
+
+@contextmanager
+def _load_errors(half: str, name: str) -> Iterator[None]:
+    """What reading weights can raise, as one PairError; the full error stays chained to it."""
+    try:
+        yield
+    except (TargetError, CheckpointError) as error:
+        raise PairError(str(error)) from error
+    except torch.OutOfMemoryError as error:
+        raise PairError(
+            f"The memory ran out while loading the {half} {name}: close other programs or choose "
+            "a smaller pair."
+        ) from error
+    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise PairError(f"The {half} {name} could not be loaded: {first.rstrip('.')}.") from error
 
 
 def _target_folder(location: str, report: Progress) -> Path:
