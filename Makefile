@@ -1,0 +1,120 @@
+# Everything happens in .venv, which is made on first use and reused until a requirement changes.
+#
+#   PORT      port of the web page (make run)
+#   ARGS      further arguments of the command that is run
+#   PIP_ARGS  further arguments of every "pip install", e.g. another package index
+#   PYTHON    the Python to make .venv with; by default the first suitable one on the PATH
+
+PORT ?= 8501
+ARGS ?=
+PIP_ARGS ?=
+PYTHON ?=
+
+CANDIDATES = $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP_INSTALL = $(PY) -m pip install --disable-pip-version-check $(PIP_ARGS)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test fast lint bench clean venv runtime dev fetch chromium
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 14
+	@echo
+	@echo '  Options: PORT=8600, ARGS="...", PIP_ARGS="...", PYTHON=/path/to/python3'
+
+run: runtime fetch ## Install what is missing and open the microscope in the browser
+	$(PY) -m streamlit run app.py --server.port $(PORT) --server.showEmailPrompt false \
+		--browser.gatherUsageStats false $(ARGS)
+
+test: dev chromium lint fetch ## Install what is missing, check style and types, run every test
+	$(PY) -m pytest $(ARGS)
+
+fast: dev ## Run the tests that need neither the real target nor a browser
+	$(PY) -m pytest -m "not slow and not browser" $(ARGS)
+
+lint: dev ## Check style, format and types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: runtime fetch ## Measure decoding on this machine
+	$(PY) benchmarks/bench_decode.py $(ARGS)
+
+clean: ## Remove .venv and the caches of the tools; runs and the fetched target stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+fetch: runtime
+	@$(PY) -m eagle3_viz fetch
+
+# A suitable Python is 3.11 or newer and can make a virtual environment with pip in it.
+venv:
+	@if $(PY) -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then exit 0; fi; \
+	for candidate in $(CANDIDATES); do \
+		version=$$($$candidate -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) \
+			|| continue; \
+		if ! $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+			reasons="$$reasons  $$candidate is Python $$version, 3.11 or newer is needed\n"; \
+		elif ! $$candidate -c 'import venv, ensurepip' 2>/dev/null; then \
+			reasons="$$reasons  $$candidate has no venv or ensurepip (Debian, Ubuntu:"; \
+			reasons="$$reasons apt install python$$version-venv)\n"; \
+		else \
+			echo "Making $(VENV) with $$candidate (Python $$version)"; \
+			trap 'rm -rf $(VENV); exit 130' INT TERM; \
+			$$candidate -m venv --clear $(VENV) && exit 0; \
+			rm -rf $(VENV); exit 1; \
+		fi; \
+	done; \
+	echo "No suitable Python found among: $(CANDIDATES)" >&2; \
+	printf '%b' "$$reasons" >&2; \
+	echo "Install Python 3.11 or newer with its venv module, or name one: make PYTHON=/path/to/python3" >&2; \
+	exit 1
+
+# The key of an installation: the Python and the contents of the requirement files named after it.
+KEY = $(PY) -c 'import hashlib, pathlib, sys; print(hashlib.sha256(b"".join( \
+	[sys.version.encode(), *(pathlib.Path(name).read_bytes() for name in sys.argv[1:])])).hexdigest())'
+
+# A stamp holds the key of the last installation that succeeded. pip writes a package's INSTALLER
+# file last: a package without one was interrupted while it was copied, and is installed again.
+# $(1) name of the stamp, $(2) requirement files that make up the key, $(3) commands, no commas
+define install
+	@key=$$($(KEY) $(2)) || exit 1; stamp=$(VENV)/installed-$(1); \
+	if [ "$$(cat $$stamp 2>/dev/null)" = "$$key" ]; then exit 0; fi; \
+	rm -f $$stamp; \
+	for info in $(VENV)/lib/python*/site-packages/*.dist-info; do \
+		[ -f "$$info/INSTALLER" ] || rm -rf "$$info"; \
+	done; \
+	{ $(3); } || { echo "The installation did not finish. Once its cause is gone: make $(MAKECMDGOALS)" >&2; exit 1; }; \
+	echo "$$key" > $$stamp
+endef
+
+# torch comes first and not quietly, because it is by far the longest download.
+runtime: venv
+	$(call install,runtime,requirements.txt,\
+		echo "Installing torch: 200 MB or several GB by platform (README.md tells)" \
+		&& grep '^torch==' requirements.txt | $(PIP_INSTALL) --progress-bar on -r /dev/stdin \
+		&& echo "Installing the other requirements" \
+		&& $(PIP_INSTALL) --quiet -r requirements.txt)
+
+dev: runtime
+	$(call install,dev,requirements-dev.txt requirements.txt,\
+		echo "Installing what the tests and checks need" \
+		&& $(PIP_INSTALL) --quiet -r requirements-dev.txt)
+
+chromium:
+	@if command -v chromium >/dev/null; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+		echo "The browser tests need Chromium and this system has no apt-get to install it with." >&2; \
+		echo "Install it so that the command chromium starts it, or run: make fast" >&2; exit 1; \
+	fi; \
+	if [ "$$(id -u)" = 0 ]; then as_root=; \
+	elif command -v sudo >/dev/null; then as_root=sudo; \
+	else \
+		echo "The browser tests need Chromium; installing it takes root, and there is no sudo." >&2; \
+		echo "As root run: apt-get install chromium, or run: make fast" >&2; exit 1; \
+	fi; \
+	echo "Installing Debian's chromium for the browser tests"; \
+	$$as_root apt-get update -qq && \
+	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
