@@ -1,0 +1,88 @@
+// The hover card of a node: its numbers, and the rule by which it was tested.
+
+import { html } from "./dom.js";
+import { known, probability } from "./format.js";
+
+export const STATE_WORDS = {
+  root: "root",
+  accepted: "accepted",
+  rejected: "rejected",
+  unreached: "not reached",
+  pruned: "pruned",
+  recovered: "recovered",
+  bonus: "bonus",
+};
+
+const STATE_NOTES = {
+  root: "decided before this cycle; the draft starts here",
+  unreached: "never tested: below a refused node or after an accepted sibling",
+  pruned: "drafted, dropped by the budget before verification",
+  recovered: "decided by the target after the drafted children were refused",
+  bonus: "everything on the path was accepted; one more token from the target",
+};
+
+// Lines of [name, value] pairs. What does not exist for a node is left out.
+export function cardLines(node) {
+  const lines = [];
+  const numbers = [];
+  if (known(node.p)) numbers.push(["p target", probability(node.p)]);
+  if (known(node.q)) numbers.push(["q draft", probability(node.q)]);
+  lines.push(numbers);
+  if (known(node.warped) && node.state !== "root") {
+    lines.push([["p after temperature and filters", probability(node.warped)]]);
+  }
+  if (node.test) {
+    const test = [["accept probability", probability(node.test.accept)]];
+    if (known(node.test.draw)) test.push(["draw", probability(node.test.draw)]);
+    const before = node.warped ?? node.p;
+    if (known(before) && known(node.test.p) && Math.abs(before - node.test.p) > 0.0005) {
+      lines.push([["p when tested", probability(node.test.p)]]);
+    }
+    lines.push(test);
+  }
+  const ranks = [];
+  if (node.pRank >= 0) ranks.push(["rank in p", String(node.pRank + 1)]);
+  if (node.qRank >= 0) ranks.push(["rank in q", String(node.qRank + 1)]);
+  ranks.push(["id", String(node.token)]);
+  lines.push(ranks);
+  return lines.filter((line) => line.length > 0);
+}
+
+export class Card {
+  constructor() {
+    this.element = html("div", { class: "card", role: "tooltip", hidden: true });
+  }
+
+  // `anchor` and `bounds` are in the pixels of the card's container.
+  show(node, { text, ruleNote, anchor, bounds }) {
+    const note = node.test ? ruleNote : STATE_NOTES[node.state];
+    this.element.replaceChildren(
+      html(
+        "div",
+        { class: "card-head" },
+        html("span", { class: "card-token", dir: "auto" }, text),
+        html("span", { class: `chip ${node.state}` }, STATE_WORDS[node.state]),
+      ),
+      ...cardLines(node).map((line) =>
+        html(
+          "div",
+          { class: "card-line" },
+          ...line.map(([name, value]) => html("span", {}, `${name} `, html("b", {}, value))),
+        ),
+      ),
+      note ? html("div", { class: "card-note" }, note) : "",
+    );
+    this.element.hidden = false;
+    const { offsetWidth: width, offsetHeight: height } = this.element;
+    const left = Math.min(Math.max(anchor.left, 4), Math.max(bounds.width - width - 4, 4));
+    const below = anchor.bottom + 6;
+    const fits = below + height <= bounds.height;
+    const top = fits || anchor.top - height - 6 < 0 ? below : anchor.top - height - 6;
+    this.element.style.left = `${left}px`;
+    this.element.style.top = `${top}px`;
+  }
+
+  hide() {
+    this.element.hidden = true;
+  }
+}

@@ -1,0 +1,62 @@
+// The row above the strip: the run's figures, and the legend of states.
+
+import { html, svg } from "./dom.js";
+
+const LEGEND = [
+  ["accepted", "accepted"],
+  ["rejected", "rejected"],
+  ["recovered", "recovered"],
+  ["bonus", "bonus"],
+  ["unreached", "not reached"],
+];
+
+const SAMPLE = { rejected: "✕", recovered: "◆", bonus: "★" };
+
+function swatch(state) {
+  const glyph = SAMPLE[state];
+  return svg(
+    "svg",
+    { class: `swatch node ${state}`, width: 20, height: 14, "aria-hidden": "true" },
+    svg("rect", { class: "box", x: 1, y: 1, width: 18, height: 12, rx: 4 }),
+    glyph ? svg("text", { class: "glyph", x: 10, y: 10.4, "text-anchor": "middle" }, glyph) : null,
+  );
+}
+
+function bar(kind) {
+  return svg(
+    "svg",
+    { width: 18, height: 6, "aria-hidden": "true" },
+    svg("rect", { class: `bar ${kind}`, x: 0, y: 1, width: 18, height: 4, rx: 2 }),
+  );
+}
+
+export function legend() {
+  const items = LEGEND.map(([state, words]) =>
+    html("span", { class: "legend-item" }, swatch(state), words),
+  );
+  items.push(html("span", { class: "legend-item" }, bar("p"), "p target"));
+  items.push(html("span", { class: "legend-item" }, bar("q"), "q draft"));
+  return html("div", { class: "legend", "aria-label": "Legend" }, ...items);
+}
+
+export class Figures {
+  constructor() {
+    this.element = html("dl", { class: "figures" });
+    this.values = new Map();
+  }
+
+  update(metrics) {
+    for (const { name, value, hint } of metrics) {
+      if (!this.values.has(name)) this.add(name, hint);
+      const cell = this.values.get(name);
+      if (cell.textContent !== value) cell.textContent = value;
+      cell.classList.toggle("waiting", value.endsWith("…"));
+    }
+  }
+
+  add(name, hint) {
+    const cell = html("dd");
+    this.values.set(name, cell);
+    this.element.append(html("div", { class: "figure", title: hint }, html("dt", {}, name), cell));
+  }
+}

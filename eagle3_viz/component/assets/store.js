@@ -1,0 +1,42 @@
+// What the page has sent so far. A running page sends only its last cycles; a full payload repairs.
+
+export class Store {
+  constructor() {
+    this.reset(null);
+  }
+
+  reset(run) {
+    this.run = run;
+    this.cycles = [];
+    this.labels = {};
+    this.meta = {};
+    this.revision = 0;
+  }
+
+  merge(payload) {
+    if (payload.run !== this.run) this.reset(payload.run);
+    if (payload.first_cycle === 0) this.cycles.length = 0;
+    Object.assign(this.labels, payload.labels);
+    for (const cycle of payload.cycles) this.cycles[cycle.i] = cycle;
+    this.cycles.length = payload.total_cycles;
+    this.meta = payload;
+    this.revision += 1;
+  }
+
+  get running() {
+    return this.meta.status === "running";
+  }
+
+  get last() {
+    return this.cycles.length - 1;
+  }
+
+  label(token) {
+    return this.labels[token]?.[0] ?? `#${token}`;
+  }
+
+  hover(token) {
+    const entry = this.labels[token];
+    return entry ? (entry[1] ?? entry[0]) : `#${token}`;
+  }
+}

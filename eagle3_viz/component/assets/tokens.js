@@ -1,0 +1,107 @@
+// The token strip: what the run wrote, colour and mark by origin, one underlined group per cycle.
+
+import { html } from "./dom.js";
+import { ORIGINS } from "./model.js";
+
+const MARKS = { recovered: "◆", bonus: "★" };
+const BLANK = /([·␣⇥↵␍])/u;
+const PREFILL = -1;
+
+// Blanks are faint and lines may break before a space; a newline token really breaks the line.
+export function runs(text) {
+  return text
+    .split(BLANK)
+    .filter((part) => part !== "")
+    .map((part) => ({ part, blank: BLANK.test(part), breaks: part === "↵" }));
+}
+
+function token(text, origin) {
+  const name = ORIGINS[origin];
+  const element = html("span", { class: `token ${name}`, dir: "auto" });
+  if (text === "") {
+    element.title = "part of the character before it";
+    element.append(html("span", { class: "blank" }, "+"));
+  }
+  for (const { part, blank, breaks } of runs(text)) {
+    if (part === "·") element.append(html("wbr"));
+    element.append(blank ? html("span", { class: "blank" }, part) : part);
+    if (breaks) element.append("\n");
+  }
+  if (MARKS[name]) element.append(html("span", { class: "mark", "aria-hidden": "true" }, MARKS[name]));
+  return element;
+}
+
+export class TokenStrip {
+  constructor(onPick) {
+    this.element = html("div", { class: "strip", tabindex: 0, "aria-label": "Generated tokens" });
+    this.groups = new Map();
+    this.sticky = true;
+    this.selected = null;
+    this.element.addEventListener("click", (event) => {
+      const group = event.target.closest(".cycle");
+      if (group?.dataset.cycle >= 0) onPick(Number(group.dataset.cycle));
+    });
+    this.element.addEventListener("scroll", () => {
+      const { scrollTop, scrollHeight, clientHeight } = this.element;
+      this.sticky = scrollHeight - scrollTop - clientHeight < 12;
+    });
+  }
+
+  update(store) {
+    if (this.run !== store.run) this.clear(store.run);
+    this.group(PREFILL, store.meta.opening_text, store.meta.opening_text.map(() => 0));
+    store.cycles.forEach((cycle) => this.group(cycle.i, cycle.text, cycle.origins));
+    for (const [index, { element }] of this.groups) {
+      if (index > store.last) {
+        element.remove();
+        this.groups.delete(index);
+      }
+    }
+    if (this.sticky) this.element.scrollTop = this.element.scrollHeight;
+  }
+
+  clear(run) {
+    this.run = run;
+    this.groups.clear();
+    this.element.replaceChildren();
+    this.sticky = true;
+  }
+
+  group(index, texts, origins) {
+    const known = this.groups.get(index);
+    const content = texts.join("\u0000");
+    if (known?.content === content) return;
+    const element = html("span", { class: "cycle", "data-cycle": index });
+    element.append(...texts.map((text, at) => token(text, origins[at])));
+    if (known) known.element.replaceWith(element);
+    else this.element.insertBefore(element, this.after(index));
+    this.groups.set(index, { element, content });
+    element.classList.toggle("selected", index === this.selected);
+  }
+
+  // Where a group belongs when an earlier one arrives late.
+  after(index) {
+    let next = null;
+    for (const [other, { element }] of this.groups) {
+      if (other > index && (next === null || other < next.other)) next = { other, element };
+    }
+    return next?.element ?? null;
+  }
+
+  select(index, follow) {
+    if (index === this.selected) return;
+    this.groups.get(this.selected)?.element.classList.remove("selected");
+    this.selected = index;
+    const group = this.groups.get(index)?.element;
+    group?.classList.add("selected");
+    if (group && !follow) this.reveal(group);
+  }
+
+  // Scrolls the strip alone; scrollIntoView would move the page as well.
+  reveal(group) {
+    const box = this.element.getBoundingClientRect();
+    const mine = group.getBoundingClientRect();
+    if (mine.top < box.top) this.element.scrollTop -= box.top - mine.top + 8;
+    else if (mine.bottom > box.bottom) this.element.scrollTop += mine.bottom - box.bottom + 8;
+  }
+}

@@ -1,0 +1,185 @@
+// The draft tree of the selected cycle: drawing, folding, hovering, choosing, walking by keyboard.
+
+import { Card } from "./card.js";
+import { html, svg } from "./dom.js";
+import { layoutTree } from "./layout.js";
+import { buildTree } from "./model.js";
+import { drawEdges, drawNode } from "./nodes.js";
+
+export class TreeView {
+  constructor({ measure, onPick }) {
+    this.measure = measure;
+    this.onPick = onPick;
+    this.toggled = new Set();
+    this.showAll = false;
+    this.focused = null;
+    this.canvas = svg("svg", { class: "tree", role: "group", "aria-label": "Draft tree" });
+    this.notice = html("p", { class: "notice" });
+    this.card = new Card();
+    this.scroller = html("div", { class: "tree-scroll" }, this.canvas, this.notice);
+    this.element = html("div", { class: "tree-area" }, this.scroller, this.card.element);
+    this.listen();
+  }
+
+  // `state`: { store, cycle, node, width, height, notice }
+  show(state) {
+    const key = this.keyOf(state);
+    this.state = state;
+    if (key !== this.drawn) {
+      if (state.cycle?.i !== this.cycleIndex) {
+        this.cycleIndex = state.cycle?.i;
+        this.toggled.clear();
+      }
+      this.drawn = this.keyOf(state);
+      this.draw();
+    }
+    this.mark();
+  }
+
+  keyOf({ store, cycle, width, height, notice }) {
+    const folds = [...this.toggled].join();
+    const content = cycle ? `${cycle.i}/${cycle.tokens.length}/${cycle.nodes?.token.length}` : "";
+    return [store.run, content, width, height, this.showAll, folds, notice].join("|");
+  }
+
+  draw() {
+    this.card.hide();
+    const { cycle, notice, height } = this.state;
+    this.scroller.style.height = `${height}px`;
+    const blank = notice !== "" || !cycle?.nodes;
+    this.canvas.toggleAttribute("hidden", blank);
+    this.notice.hidden = !blank;
+    this.notice.textContent = notice;
+    this.layout = null;
+    if (blank) this.canvas.replaceChildren();
+    else this.drawTree();
+  }
+
+  drawTree() {
+    const { store, cycle, width, height } = this.state;
+    const held = this.canvas.contains(this.element.getRootNode().activeElement);
+    this.tree = buildTree(cycle, this.showAll);
+    this.layout = layoutTree(this.tree, this, {
+      width,
+      height: height - 2,
+      measure: this.measure,
+      labelOf: (token) => store.label(token),
+    });
+    const { nodes, columns, density } = this.layout;
+    this.canvas.setAttribute("width", this.layout.width);
+    this.canvas.setAttribute("height", this.layout.height);
+    const heads = columns.map(({ x }, depth) =>
+      svg("text", { class: "head", x, y: 12 }, depth === 0 ? "context" : `+${depth}`),
+    );
+    const boxes = [...nodes.values()].map((placed) =>
+      drawNode(placed, density, store.hover(placed.node.token)),
+    );
+    this.canvas.replaceChildren(...heads, ...drawEdges(this.layout), ...boxes);
+    this.elements = new Map(boxes.map((box) => [Number(box.dataset.node), box]));
+    if (held) this.focus(this.elements.has(this.focused) ? this.focused : 0);
+  }
+
+  mark() {
+    if (!this.layout) return;
+    const chosen = this.state.node;
+    for (const [id, element] of this.elements) {
+      element.classList.toggle("selected", id === chosen);
+      element.setAttribute("aria-pressed", id === chosen);
+      element.setAttribute("tabindex", -1);
+    }
+    const entry = [this.focused, chosen, 0].find((id) => this.elements.has(id));
+    this.elements.get(entry).setAttribute("tabindex", 0);
+  }
+
+  listen() {
+    const nodeOf = (event) => {
+      const element = event.target.closest?.("[data-node]");
+      return element ? Number(element.dataset.node) : null;
+    };
+    this.canvas.addEventListener("click", (event) => {
+      const fold = event.target.closest("[data-fold]");
+      if (fold) this.toggle(Number(fold.dataset.fold));
+      else if (nodeOf(event) !== null) this.choose(nodeOf(event));
+    });
+    this.canvas.addEventListener("pointerover", (event) => this.hover(nodeOf(event)));
+    this.canvas.addEventListener("pointerleave", () => this.hover(null));
+    this.canvas.addEventListener("focusin", (event) => {
+      this.focused = nodeOf(event);
+      if (event.target.matches(":focus-visible")) this.hover(this.focused);
+    });
+    this.canvas.addEventListener("focusout", () => this.hover(null));
+    this.canvas.addEventListener("keydown", (event) => this.key(event, nodeOf(event)));
+    this.scroller.addEventListener("scroll", () => this.card.hide());
+  }
+
+  toggle(id) {
+    if (this.toggled.has(id)) this.toggled.delete(id);
+    else this.toggled.add(id);
+    this.show(this.state);
+  }
+
+  setShowAll(on) {
+    this.showAll = on;
+    this.toggled.clear();
+    this.show(this.state);
+  }
+
+  choose(id) {
+    const node = this.layout.nodes.get(id).node;
+    if (node.state !== "pruned") this.onPick(this.state.cycle.i, id);
+  }
+
+  hover(id) {
+    const placed = id === null ? null : this.layout?.nodes.get(id);
+    if (!placed) {
+      this.card.hide();
+      return;
+    }
+    const frame = this.element.getBoundingClientRect();
+    const box = this.elements.get(id).getBoundingClientRect();
+    this.card.show(placed.node, {
+      text: this.state.store.hover(placed.node.token),
+      ruleNote: this.state.store.meta.rule_note,
+      anchor: {
+        left: box.left - frame.left,
+        top: box.top - frame.top,
+        bottom: box.bottom - frame.top,
+      },
+      bounds: { width: frame.width, height: frame.height },
+    });
+  }
+
+  key(event, id) {
+    if (id === null) return;
+    if (event.key === "Enter") this.choose(id);
+    else if (event.key === " ") {
+      if (this.layout.nodes.get(id).badge) this.toggle(id);
+    } else {
+      const next = neighbour(this.layout.nodes, id, event.key);
+      if (next === null) return;
+      this.focus(next);
+    }
+    event.preventDefault();
+  }
+
+  focus(id) {
+    this.focused = id;
+    this.elements.get(id).focus({ preventScroll: true });
+    this.mark();
+  }
+}
+
+// Left: parent. Right: the child on the committed path, else the first. Up and down: same column.
+export function neighbour(nodes, id, key) {
+  const { node, children, y } = nodes.get(id);
+  if (key === "ArrowLeft") return nodes.has(node.parent) ? node.parent : null;
+  if (key === "ArrowRight") {
+    return children.find((child) => nodes.get(child).node.onPath) ?? children[0] ?? null;
+  }
+  if (key !== "ArrowUp" && key !== "ArrowDown") return null;
+  const sign = key === "ArrowUp" ? -1 : 1;
+  const column = [...nodes.values()]
+    .filter((other) => other.node.depth === node.depth && sign * (other.y - y) > 0)
+    .sort((a, b) => sign * (a.y - b.y));
+  return column[0]?.node.id ?? null;
+}

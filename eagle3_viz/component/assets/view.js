@@ -1,0 +1,148 @@
+// The component: one view per mounted element, fed by each payload, reporting the selection.
+
+import { html } from "./dom.js";
+import { Figures, legend } from "./figures.js";
+import { textMeasure } from "./measure.js";
+import { Scrubber, describeCycle } from "./scrubber.js";
+import { Selection } from "./selection.js";
+import { Store } from "./store.js";
+import { themeOf } from "./theme.js";
+import { TokenStrip } from "./tokens.js";
+import { TreeView } from "./tree.js";
+
+const ABOVE_TREE = 246; // figures, strip, scrubber and caption in one column, px
+const TREE_MIN = 230;
+const REPORT_AFTER = 120; // ms of rest before a selection goes to Python
+
+// Why there is no tree to draw; empty where there is one.
+export function noticeFor(meta, cycle) {
+  if (meta.method === "ar") {
+    return "Autoregression: every step runs the target once and commits one token, so there is no draft tree.";
+  }
+  if (!cycle) return meta.message || "No cycle yet.";
+  if (!cycle.nodes) return "Recording was off for this run, so its draft trees were not kept.";
+  return "";
+}
+
+class LiveView {
+  constructor(parent) {
+    this.store = new Store();
+    this.selection = new Selection();
+    this.root = html("div", { class: "live" });
+    parent.append(this.root);
+    const family = getComputedStyle(this.root).getPropertyValue("--st-code-font") || "monospace";
+    this.figures = new Figures();
+    this.tokens = new TokenStrip((cycle) => this.pick(cycle));
+    this.scrubber = new Scrubber({
+      onScrub: (cycle) => this.pick(cycle, null, this.scrubber.dragging),
+      onFollow: () => this.follow(),
+      onRelease: () => this.report(),
+    });
+    this.tree = new TreeView({
+      measure: textMeasure(family),
+      onPick: (cycle, node) => this.pick(cycle, node),
+    });
+    this.assemble();
+    this.observer = new ResizeObserver(() => this.schedule());
+    this.observer.observe(this.root);
+  }
+
+  assemble() {
+    this.caption = html("div", { class: "caption" });
+    this.live = html("button", { type: "button", class: "pill live-button" }, "live");
+    this.all = html("button", { type: "button", class: "pill", "aria-pressed": false }, "show all");
+    this.live.addEventListener("click", () => this.follow());
+    this.all.addEventListener("click", () => {
+      this.tree.setShowAll(!this.tree.showAll);
+      this.all.setAttribute("aria-pressed", this.tree.showAll);
+    });
+    this.root.append(
+      html("div", { class: "top" }, this.figures.element, legend()),
+      this.tokens.element,
+      this.scrubber.element,
+      html("div", { class: "caption-row" }, this.caption, this.live, this.all),
+      this.tree.element,
+    );
+  }
+
+  update(payload, setStateValue) {
+    this.setStateValue = setStateValue;
+    if (payload.run !== this.store.run) this.selection.reset();
+    this.store.merge(payload);
+    this.selection.hear(payload.selected_cycle, payload.selected_node);
+    const background = getComputedStyle(this.root).getPropertyValue("--st-background-color");
+    this.root.dataset.theme = themeOf(background);
+    this.figures.update(payload.metrics);
+    this.tokens.update(this.store);
+    this.show();
+  }
+
+  schedule() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      if (this.setStateValue) this.show();
+    });
+  }
+
+  show() {
+    const { store, selection } = this;
+    const index = selection.cycle(store);
+    const cycle = store.cycles[index];
+    const follow = selection.picked === null;
+    const width = this.root.clientWidth;
+    const description = index < 0 ? "" : describeCycle(cycle, store);
+    this.tokens.select(index, follow);
+    this.scrubber.update(store, width);
+    this.scrubber.select(index, description);
+    this.caption.textContent = description;
+    this.live.setAttribute("aria-pressed", follow);
+    this.live.style.visibility = store.running || !follow ? "visible" : "hidden";
+    this.all.style.visibility = cycle?.nodes ? "visible" : "hidden";
+    this.tree.show({
+      store,
+      cycle,
+      node: selection.node,
+      width,
+      height: Math.max(store.meta.height - ABOVE_TREE, TREE_MIN),
+      notice: noticeFor(store.meta, cycle),
+    });
+  }
+
+  pick(cycle, node = null, quiet = false) {
+    this.selection.pick(cycle, node);
+    this.schedule();
+    if (!quiet) this.report();
+  }
+
+  follow() {
+    this.selection.follow();
+    this.schedule();
+    this.report();
+  }
+
+  report() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      const path = this.store.cycles[this.selection.picked]?.path ?? [0];
+      this.setStateValue("selection", this.selection.report(path[path.length - 1]));
+    }, REPORT_AFTER);
+  }
+
+  destroy() {
+    clearTimeout(this.timer);
+    cancelAnimationFrame(this.frame);
+    this.observer.disconnect();
+    this.root.remove();
+  }
+}
+
+const views = new WeakMap();
+
+export default function mount({ parentElement, data, setStateValue }) {
+  if (!views.has(parentElement)) views.set(parentElement, new LiveView(parentElement));
+  views.get(parentElement).update(data, setStateValue);
+  return () => {
+    views.get(parentElement)?.destroy();
+    views.delete(parentElement);
+  };
+}

@@ -1,0 +1,188 @@
+"""Plain sentences about a drafted node and about the token no node matched.
+
+The sentences are plain text with the whitespace of tokens made visible; whoever shows them must
+not read them as Markdown or HTML.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, isnan
+
+import numpy as np
+
+from eagle3_viz.records import Cycle, Miss, Nodes, NodeState, Origin
+from eagle3_viz.tokens import visible
+from eagle3_viz.trace import Trace
+
+RULE_NOTES = {
+    "greedy": "accepted where it is the target's arg-max; q is only the draft's confidence",
+    "topk": "accept probability = p (proposal was chosen, not drawn); "
+    "q is only the draft's confidence",
+    "sample": "accept probability = min(1, p/q)",
+}
+
+
+def node_sentence(trace: Trace, cycle_index: int, node: int) -> str:
+    """What verification made of one node and why, in the words of the trace's acceptance rule.
+
+    Raises IndexError when the trace has no such cycle or the cycle no such node.
+    """
+    cycle = _cycle(trace, cycle_index)
+    if trace.header.method == "ar":
+        return "Autoregression: the target decided this token alone, nothing was drafted."
+    if cycle.nodes is None:
+        return f"The tree of cycle {cycle_index} was not recorded (record='off')."
+    if not 0 <= node < len(cycle.nodes):
+        raise IndexError(
+            f"cycle {cycle_index} verified nodes 0 to {len(cycle.nodes) - 1}; got node {node}"
+        )
+    state = NodeState(int(cycle.nodes.state[node]))
+    if state is NodeState.ROOT:
+        return _root(trace, cycle)
+    if state is NodeState.UNREACHED:
+        return _unreached(trace, cycle, cycle.nodes, node)
+    describe = {"greedy": _greedy, "topk": _topk, "sample": _sample}[trace.header.rule]
+    return describe(trace, cycle, cycle.nodes, node)
+
+
+def miss_sentence(trace: Trace, cycle_index: int) -> str:
+    """Why the token the target decided at the end of a cycle was not in the verified tree.
+
+    Raises IndexError when the trace has no such cycle.
+    """
+    cycle = _cycle(trace, cycle_index)
+    if trace.header.method == "ar":
+        return "Autoregression: the target decides every token, nothing was drafted."
+    if cycle.cut:
+        return "The run ended inside this cycle, before a token of the target's own was kept."
+    if cycle.miss is None:
+        return "Why the tree missed the decided token was not recorded (needs record='full')."
+    miss, at = cycle.miss, _token_at(trace, cycle, cycle.miss.node)
+    decided = _quoted(trace, miss.token)
+    return f"The target decided {decided} after {at}: {_cause(trace, cycle, miss, at)}."
+
+
+def _cause(trace: Trace, cycle: Cycle, miss: Miss, at: str) -> str:
+    if not miss.in_draft_vocabulary:
+        return "the draft's vocabulary lacks that token, it can never propose it"
+    if miss.beyond_depth:
+        return f"{at} lies at the deepest level of the tree, nothing is drafted below it"
+    if not miss.expanded:
+        return f"the draft did not expand {at}, other nodes of its level scored higher"
+    confidence = f"q {_value(miss.q)}, rank {miss.q_rank + 1}"
+    if miss.pruned:
+        return (
+            f"it was drafted ({confidence}) but dropped by the budget of "
+            f"{cycle.verified} verified nodes"
+        )
+    if trace.header.rule == "sample":
+        return f"it was not among the tokens drawn from the draft ({confidence})"
+    return f"it ranked below the drafted children ({confidence})"
+
+
+def _root(trace: Trace, cycle: Cycle) -> str:
+    decider = "prefill" if cycle.index == 0 else "the cycle before"
+    token = _quoted(trace, cycle.root)
+    return f"{token} is the root: decided by {decider}, the draft guesses what follows it."
+
+
+def _unreached(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
+    """Climbs to the ancestor (or the node itself) that hangs off the accepted path."""
+    branch = node
+    while int(nodes.parent[branch]) not in cycle.path:
+        branch = int(nodes.parent[branch])
+    token, top = _quoted(trace, nodes.token[node]), _quoted(trace, nodes.token[branch])
+    if nodes.state[branch] == NodeState.REJECTED:
+        return f"{token} was never tested: it lies below {top}, which was refused."
+    accepted = _accepted_sibling(nodes, branch)
+    if accepted is None:
+        return f"{token} was never tested: the walk ended before it."
+    sibling = _quoted(trace, nodes.token[accepted])
+    if branch == node:
+        return f"{token} was never tested: its sibling {sibling} was accepted first."
+    return f"{token} was never tested: it lies below {top}, whose sibling {sibling} was accepted."
+
+
+def _greedy(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
+    token, q = _quoted(trace, nodes.token[node]), _value(np.exp(nodes.draft_logprob[node]))
+    confidence = f"q {q} is only the draft's confidence here"
+    if nodes.state[node] == NodeState.ACCEPTED:
+        return f"{token} is the target's arg-max: accepted; {confidence}."
+    rank = f"rank {int(nodes.p_rank[node]) + 1} of the target, p {_value(nodes.p_raw[node])}"
+    best = _instead(trace, cycle, nodes, node)
+    verdict = f"refused, the arg-max is {best}" if best else "refused"
+    return f"{token} is not the target's arg-max ({rank}): {verdict}; {confidence}."
+
+
+def _topk(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
+    q = _value(np.exp(nodes.draft_logprob[node]))
+    return (
+        f"{_target_p(nodes, node)}: {_test(trace, cycle, nodes, node)}. Accept probability = p "
+        f"(the proposal was chosen, not drawn); q {q} is only the draft's confidence here."
+    )
+
+
+def _sample(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
+    q = _value(np.exp(nodes.draft_logprob[node]))
+    return f"q {q}, {_target_p(nodes, node)}: {_test(trace, cycle, nodes, node)}."
+
+
+def _target_p(nodes: Nodes, node: int) -> str:
+    """p of the node, and p when it was tested where refused siblings had changed it."""
+    before, tested = _value(nodes.p[node]), _value(nodes.p_tested[node])
+    if before == tested:
+        return f"p {before}"
+    return f"p {before}, {tested} once its refused siblings were taken out"
+
+
+def _test(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
+    """The accept probability, the draw, the outcome, and what was committed instead."""
+    chance, draw = _value(nodes.accept_probability[node]), _value(nodes.uniform[node])
+    tested = f"tested with accept probability {chance}, drew {draw}"
+    if nodes.state[node] == NodeState.ACCEPTED:
+        return f"{tested}, accepted"
+    instead = _instead(trace, cycle, nodes, node)
+    if instead is None:
+        return f"{tested}, refused"
+    if _accepted_sibling(nodes, node) is not None:
+        return f"{tested}, refused; its sibling {instead} was accepted"
+    return f"{tested}, refused; the residual gave {instead}"
+
+
+def _instead(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str | None:
+    """The token committed in a refused node's place; None where the run ended before it."""
+    accepted = _accepted_sibling(nodes, node)
+    if accepted is not None:
+        return _quoted(trace, nodes.token[accepted])
+    if cycle.origins and cycle.origins[-1] is Origin.RECOVERED:
+        return _quoted(trace, cycle.tokens[-1])
+    return None
+
+
+def _accepted_sibling(nodes: Nodes, node: int) -> int | None:
+    siblings = (nodes.parent == nodes.parent[node]) & (nodes.state == NodeState.ACCEPTED)
+    found = np.flatnonzero(siblings)
+    return int(found[0]) if len(found) else None
+
+
+def _cycle(trace: Trace, index: int) -> Cycle:
+    if not 0 <= index < len(trace.cycles):
+        raise IndexError(f"the trace has {len(trace.cycles)} cycles, counted from 0; got {index}")
+    return trace.cycles[index]
+
+
+def _token_at(trace: Trace, cycle: Cycle, node: int) -> str:
+    if cycle.nodes is None:
+        return f"node {node}"
+    return _quoted(trace, cycle.nodes.token[node])
+
+
+def _quoted(trace: Trace, token: int) -> str:
+    return f"'{visible(trace.token_bytes.get(int(token), b''))}'"
+
+
+def _value(number: float) -> str:
+    """Two decimals, more where they would read 0.00 without being zero."""
+    if isnan(number) or not isfinite(number):
+        return "unknown"
+    return f"{number:.2f}" if number == 0 or number >= 0.005 else f"{number:.1g}"

@@ -1,0 +1,235 @@
+"""What the browser gets of a trace: plain JSON, compact, text already made visible.
+
+Only built-in types leave this module: a numpy scalar would turn the whole payload into a string
+on its way to the browser, and NaN or infinity would blank it. They become None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Literal
+
+import numpy as np
+
+from eagle3_viz.component.explain import RULE_NOTES
+from eagle3_viz.metrics import Summary, summary
+from eagle3_viz.records import Cycle, Nodes, Origin
+from eagle3_viz.tokens import split_utf8, visible
+from eagle3_viz.trace import Trace
+
+Status = Literal["idle", "queued", "running", "paused", "finished", "stopped", "failed"]
+Json = dict[str, object]
+
+LABEL_LIMIT = 14  # characters of a token inside a node
+HOVER_LIMIT = 60  # characters of a token in its hover card
+DIGITS = 4  # significant digits of every number
+STRIP_LIMIT = 200  # characters of one token in the token strip
+MARGIN = 8  # groups of tokens read beside a cut, so that no character is cut through
+PRUNED_LIMIT = 40  # pruned candidates drawn per cycle, the best scored ones
+
+
+def live_payload(
+    trace: Trace,
+    *,
+    status: Status,
+    first_cycle: int = 0,
+    selected_cycle: int | None = None,
+    selected_node: int | None = None,
+    message: str = "",
+) -> Json:
+    """The component's data: header facts, metrics, and the cycles from `first_cycle` on.
+
+    A running page sends its last cycles only; `first_cycle=0` sends the whole trace and repairs
+    whatever the browser missed. `message` is a plain sentence shown while there is no cycle.
+    Raises ValueError when `first_cycle` is negative.
+    """
+    if first_cycle < 0:
+        raise ValueError(f"first_cycle counts cycles from 0; got {first_cycle}")
+    cycles = trace.cycles[first_cycle:]
+    total = first_cycle + len(cycles)  # a live trace may grow while this runs
+    header = trace.header
+    opening = _strip_pieces(trace, 0, min(total, MARGIN) + 1)[0]
+    pieces = _strip_pieces(trace, first_cycle + 1, total + 1)
+    encoded = [_cycle(trace, cycle, texts) for cycle, texts in zip(cycles, pieces, strict=True)]
+    return {
+        "run": f"{header.started_at}#{header.seed}",
+        "status": status,
+        "message": message,
+        "method": header.method,
+        "record": str(header.config.get("record", "full")),
+        "rule_note": "" if header.method == "ar" else RULE_NOTES[header.rule],
+        "first_cycle": min(first_cycle, total),
+        "total_cycles": total,
+        "opening_text": opening,
+        "metrics": _metrics(trace),
+        "selected_cycle": None if selected_cycle is None else int(selected_cycle),
+        "selected_node": None if selected_node is None else int(selected_node),
+        "cycles": encoded,
+        "labels": _labels(trace, cycles),
+    }
+
+
+def _number(value: float) -> float | None:
+    """A finite float of `DIGITS` significant digits, or None."""
+    return float(f"{value:.{DIGITS}g}") if isfinite(value) else None
+
+
+def _numbers(values: np.ndarray) -> list[float | None]:
+    return [_number(value) for value in values.tolist()]
+
+
+def _cycle(trace: Trace, cycle: Cycle, pieces: list[str]) -> Json:
+    nodes = cycle.nodes if trace.header.method != "ar" else None
+    return {
+        "i": int(cycle.index),
+        "tokens": [int(t) for t in cycle.tokens],
+        "text": pieces,
+        "origins": [int(o) for o in cycle.origins],
+        "accepted": int(cycle.accepted),
+        "path": [int(node) for node in cycle.path],
+        "verified": int(cycle.verified),
+        "ms": _number(cycle.timing.total),
+        "cut": bool(cycle.cut),
+        "finish": cycle.finish,
+        "nodes": _nodes(nodes, trace.header.rule) if nodes else None,
+        "pruned": _pruned(cycle, nodes) if nodes else None,
+        "decided": _decided(cycle) if nodes else None,
+    }
+
+
+def _nodes(nodes: Nodes, rule: str) -> Json:
+    tested = np.flatnonzero(np.isfinite(nodes.accept_probability))
+    one_hot = rule == "greedy"  # p says no more than p_rank then
+    warped = not one_hot and not np.allclose(nodes.p[1:], nodes.p_raw[1:], rtol=1e-3, atol=1e-6)
+    return {
+        "token": nodes.token.tolist(),
+        "parent": nodes.parent.tolist(),
+        "q": _numbers(np.exp(nodes.draft_logprob)),
+        "p": _numbers(nodes.p_raw),
+        "warped": _numbers(nodes.p) if warped else None,
+        "p_rank": nodes.p_rank.tolist(),
+        "q_rank": nodes.q_rank.tolist(),
+        "state": nodes.state.tolist(),
+        "tested": [
+            [
+                int(i),
+                _number(nodes.p_tested[i]),
+                _number(nodes.accept_probability[i]),
+                _number(nodes.uniform[i]),
+            ]
+            for i in tested
+        ],
+        "order": None if (np.diff(nodes.pool_index) > 0).all() else nodes.pool_index.tolist(),
+    }
+
+
+def _pruned(cycle: Cycle, nodes: Nodes) -> Json | None:
+    """The best-scored candidates the budget dropped; ids go on after the verified nodes.
+
+    A parent never scores below its child and comes before it in the pool, so a stable cut by
+    score keeps every parent of what it keeps.
+    """
+    if cycle.pool is None:
+        return None
+    pool, kept = cycle.pool, nodes.pool_index
+    node_of = {int(index): node for node, index in enumerate(kept)}  # -1 is the root
+    dropped = [i for i in range(len(pool)) if i not in node_of]
+    best = sorted(sorted(dropped, key=lambda i: -pool.score[i])[:PRUNED_LIMIT])
+    token, parent = [], []
+    for index in best:
+        node_of[index] = len(kept) + len(token)
+        token.append(int(pool.token[index]))
+        parent.append(node_of[int(pool.parent[index])])
+    return {
+        "total": len(dropped),
+        "token": token,
+        "parent": parent,
+        "q": _numbers(np.exp(pool.draft_logprob[best])),
+    }
+
+
+def _decided(cycle: Cycle) -> Json | None:
+    """The recovered or bonus token, unless an end cut it off."""
+    if not cycle.origins or cycle.origins[-1] not in (Origin.RECOVERED, Origin.BONUS):
+        return None
+    token, miss = cycle.tokens[-1], cycle.miss
+    return {
+        "token": int(token),
+        "origin": int(cycle.origins[-1]),
+        "p": _decided_p(cycle, token),
+        "q": _number(miss.q) if miss else None,
+        "q_rank": int(miss.q_rank) if miss else -1,
+    }
+
+
+def _decided_p(cycle: Cycle, token: int) -> float | None:
+    for at in cycle.distributions:
+        if at.node == cycle.path[-1]:
+            where = np.flatnonzero(at.p_raw.token == token)
+            return _number(at.p_raw.probability[where[0]]) if len(where) else None
+    return None
+
+
+def _strip_pieces(trace: Trace, start: int, stop: int) -> list[list[str]]:
+    """Visible text per committed token of groups `start` to `stop`: prefill is 0, cycle i is i + 1.
+
+    A character spread over several tokens stands at the first of them, the others are empty. The
+    cut begins some groups early, since `start` may lie inside a character.
+    """
+    begin = max(0, start - MARGIN)
+    groups: list[Sequence[int]] = [() if trace.prefill is None else (trace.prefill.token,)]
+    groups = [*groups[begin:], *(c.tokens for c in trace.cycles[max(begin - 1, 0) : stop - 1])]
+    flat = [trace.token_bytes.get(int(t), b"") for group in groups for t in group]
+    texts = [""] * len(flat)
+    for first, _, label in split_utf8(flat):
+        texts[first] = _shorten(label, STRIP_LIMIT)
+    remaining = iter(texts)
+    pieces = [[next(remaining) for _ in group] for group in groups]
+    return pieces[start - begin :]
+
+
+def _labels(trace: Trace, cycles: Sequence[Cycle]) -> dict[str, list[str]]:
+    """[label] or [label, hover] by token id, for every token the drawing of `cycles` names."""
+    wanted: set[int] = set()
+    for cycle in cycles:
+        wanted.update(cycle.tokens)
+        wanted.add(cycle.root)
+        if cycle.nodes is not None:
+            wanted.update(cycle.nodes.token.tolist())
+        if cycle.pool is not None:
+            wanted.update(cycle.pool.token.tolist())
+    return {str(int(t)): _label(trace, int(t)) for t in sorted(wanted)}
+
+
+def _label(trace: Trace, token: int) -> list[str]:
+    text = visible(trace.token_bytes.get(token, b""))
+    label, hover = _shorten(text, LABEL_LIMIT), _shorten(text, HOVER_LIMIT)
+    return [label] if label == hover else [label, hover]
+
+
+def _shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def _metrics(trace: Trace) -> list[Json]:
+    """Name, value and an explanation of each figure above the strip, worded."""
+    s: Summary = summary(trace)
+    measured = trace.header.baseline is not None
+    rows = [
+        ("tokens", f"{s.tokens}", "tokens the run has produced, the prefill's one included"),
+        ("tokens per cycle (tau)", _worded(s.tau, "{:.2f}"), "accepted drafts + 1, uncut cycles"),
+        ("tokens/s", _worded(s.tokens_per_second, "{:.1f}"), "decode only, without recording"),
+        (
+            "speed-up over AR",
+            _worded(s.speedup, "{:.2f}×") if measured else "measuring…",
+            "against autoregression through the same target, measured here",
+        ),
+        ("verified, wasted", _worded(s.wasted_share, "{:.0%}"), "drafted nodes not accepted"),
+        ("cycle time", _worded(s.cycle_ms, "{:.1f} ms"), "mean, without recording"),
+    ]
+    return [{"name": name, "value": value, "hint": hint} for name, value, hint in rows]
+
+
+def _worded(value: float | None, form: str) -> str:
+    return "–" if value is None or not isfinite(value) else form.format(value)
