@@ -118,7 +118,7 @@ class Distributions:
     residual: Top | None
     overlap: float  # sum_x min(p_raw, q)
     children_mass: float  # p_raw mass covered by the node's children
-    kl: float  # KL(p_raw || q) in nats over the draft vocabulary's support, inf outside it
+    kl: float  # KL(q || p_raw) in nats; the other direction is infinite for a reduced vocabulary
     entropy_p: float  # nats
     entropy_q: float  # nats
     residual_mass: float  # probability that every child is refused

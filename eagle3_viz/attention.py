@@ -1,0 +1,92 @@
+"""Attention over a token tree, registered with transformers under one name.
+
+The query heads that share a key/value head are folded into the query axis, so keys and values
+are read once and never repeated in memory. Masks arrive already folded (`fold_mask`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+NAME = "eagle3_viz_tree"
+
+
+def grouped_attention(
+    query: torch.Tensor,  # [1, H, t, hd]
+    key: torch.Tensor,  # [1, KV, n, hd]
+    value: torch.Tensor,  # [1, KV, n, hd]
+    mask: torch.Tensor | None,  # additive [1, 1, (H / KV) * t, n], None: causal (t = n) or t = 1
+    scale: float | None = None,
+) -> torch.Tensor:
+    """Scaled dot-product attention with grouped heads; returns [1, H, t, hd]."""
+    _, heads, t, head_dim = query.shape
+    kv_heads = key.shape[1]
+    if mask is None and t > 1:
+        per_head = query.reshape(kv_heads, heads // kv_heads, t, head_dim)
+        shared = (kv_heads, heads // kv_heads, t, head_dim)
+        out = scaled_dot_product_attention(
+            per_head,
+            key[0, :, None].expand(shared),
+            value[0, :, None].expand(shared),
+            is_causal=True,
+            scale=scale,
+        )
+    else:
+        folded = query.reshape(1, kv_heads, heads // kv_heads * t, head_dim)
+        out = scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
+    return out.reshape(1, heads, t, head_dim)
+
+
+def additive_mask(visible: torch.Tensor, groups: int, dtype: torch.dtype) -> torch.Tensor:
+    """Turn visibility bool [t, n] into the additive mask [1, 1, groups * t, n] used here."""
+    mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
+    mask.masked_fill_(~visible, float("-inf"))
+    return mask.repeat(groups, 1)[None, None]
+
+
+def _attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """transformers' calling convention; returns [1, t, H, hd]."""
+    if softcap is None:
+        out = grouped_attention(query, key, value, attention_mask, scaling)
+    else:
+        out = _softcapped_attention(query, key, value, attention_mask, scaling, softcap)
+    return out.transpose(1, 2), None
+
+
+def _softcapped_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float | None,
+    softcap: float,
+) -> torch.Tensor:
+    """As `grouped_attention`, with scores squashed by softcap * tanh(x / softcap) (Gemma 2)."""
+    _, heads, t, head_dim = query.shape
+    groups = heads // key.shape[1]
+    if mask is None and t > 1:
+        causal = torch.ones(t, t, dtype=torch.bool, device=query.device).tril()
+        mask = additive_mask(causal, groups, query.dtype)
+    folded = query.reshape(1, key.shape[1], groups * t, head_dim)
+    scores = folded @ key.transpose(-1, -2) * (head_dim**-0.5 if scale is None else scale)
+    scores = torch.tanh(scores / softcap) * softcap
+    if mask is not None:
+        scores = scores + mask
+    weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
+    return (weights @ value).reshape(1, heads, t, head_dim)
+
+
+AttentionInterface.register(NAME, _attend)

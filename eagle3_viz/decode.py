@@ -1,0 +1,187 @@
+"""The decoding loop: features, draft, verify, accept, commit; one record a cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from eagle3_viz.acceptance import Verdict, accept_greedy, accept_sample_chain, accept_topk
+from eagle3_viz.config import DecodeConfig
+from eagle3_viz.drafts.base import Draft
+from eagle3_viz.endings import Endings
+from eagle3_viz.recording import Observation, observe
+from eagle3_viz.records import Cycle, Finish, Origin, Prefill, Timing
+from eagle3_viz.sampling import Draws, warp
+from eagle3_viz.target import Step, TargetModel
+from eagle3_viz.timer import PhaseTimer
+from eagle3_viz.tree import DraftTree, root_only
+
+
+def decode(
+    target: TargetModel,
+    draft: Draft | None,
+    prompt_ids: Sequence[int],
+    config: DecodeConfig,
+    token_bytes: Sequence[bytes] = (),
+) -> Iterator[Prefill | Cycle]:
+    """Decode one text; yields the `Prefill`, then one `Cycle` per draft-and-verify round.
+
+    draft None, or method "ar", verifies a lone root each time: autoregression through the same
+    forward. token_bytes (bytes of every token id) is needed for stop strings only. The last
+    record carries `finish`. Raises ValueError for a prompt that does not fit the context.
+    """
+    loop = _Loop(target, None if config.method == "ar" else draft, config)
+    endings = Endings(target.end_of_sequence, target.context_limit, config, token_bytes)
+    record = loop.prefill(list(prompt_ids), endings)
+    yield record
+    finish, index = record.finish, 0
+    while finish is None:
+        cycle = loop.cycle(index, endings)
+        yield cycle
+        finish, index = cycle.finish, index + 1
+
+
+@dataclass
+class _Loop:
+    """The state between cycles: the next root, and verified features the draft has not seen."""
+
+    target: TargetModel
+    draft: Draft | None
+    config: DecodeConfig
+
+    def __post_init__(self) -> None:
+        self.timer = PhaseTimer(self.target.device)
+        self.draws = Draws(self.config.seed)
+        self.root = -1
+        self.unseen: tuple[torch.Tensor, list[int]] | None = None
+
+    @torch.inference_mode()
+    def prefill(self, prompt_ids: list[int], endings: Endings) -> Prefill:
+        """Both models read the prompt; p decides the first root."""
+        self.timer.start()
+        step = self.target.prefill(prompt_ids)
+        p = warp(step.logits[-1], self.config.sampling)
+        greedy = self.config.rule == "greedy"
+        self.root = int(p.argmax()) if greedy else int(self.draws.token(p))
+        self.timer.mark("target")
+        if self.draft is not None:
+            self.draft.reset()
+            self.draft.extend(step.features, [*prompt_ids[1:], self.root])
+        self.timer.mark("draft")
+        (_, target_ms), (_, draft_ms) = self.timer.laps()
+        _, finish = endings.admit([self.root], len(prompt_ids))
+        return Prefill(len(prompt_ids), self.root, target_ms, draft_ms, finish)
+
+    @torch.inference_mode()
+    def cycle(self, index: int, endings: Endings) -> Cycle:
+        """One round. The five steps of the paper, in order."""
+        n, root = self.target.cache.length, self.root
+        self.timer.start()
+        tree = self._propose(n)
+        step = self.target.verify(tree)
+        self.timer.mark("verify")
+        verdict, p, q = self._accept(tree, step.logits)
+        self.timer.mark("accept")
+        features = self.target.commit(verdict.path, step.features)
+        tokens = list(verdict.tokens)
+        self.root, self.unseen = verdict.token, (features, tokens)
+        kept, finish = endings.admit(tokens, self.target.cache.length)
+        self.timer.mark("commit")
+        seen = observe(self.config, tree, step.logits, verdict, self.draft, p, q)
+        self.timer.mark("record")
+        origins = [Origin.ACCEPTED] * (len(tokens) - 1) + [verdict.origin]
+        return _cycle(
+            index, n, root, tree, verdict, seen, finish, tokens[:kept], origins[:kept], self.timer
+        )
+
+    def _propose(self, n: int) -> DraftTree:
+        """The draft takes over what was verified last, then guesses below the root."""
+        levels = min(self.config.shape.levels, self.target.context_limit - 1 - n)
+        if self.draft is None or levels < 1:
+            return root_only(self.root, self.target.device)
+        if self.unseen is not None:
+            self.draft.extend(*self.unseen)
+            self.unseen = None
+        shape = self.config.shape.clipped(levels=levels, top_k=self.draft.vocabulary_size)
+        if self.config.rule != "sample":
+            return self.draft.propose(self.root, shape, self.timer.mark)
+        temperature = self.config.sampling.temperature
+        depth = min(shape.depth, shape.total - 2)
+        return self.draft.propose_sampled(
+            self.root, depth, temperature, self.draws, self.timer.mark
+        )
+
+    def _accept(
+        self, tree: DraftTree, logits: torch.Tensor
+    ) -> tuple[Verdict, torch.Tensor | None, torch.Tensor | None]:
+        """The verdict, and p [T, V] and q [T - 1, V] where the rule needed them."""
+        if self.config.rule == "greedy":
+            return accept_greedy(tree, arg_max(logits)), None, None
+        p = warp(logits, self.config.sampling)
+        if self.config.rule == "topk" or self.draft is None or len(tree) == 1:
+            return accept_topk(tree, p, self.draws), p, None
+        q = spread_q(tree, self.draft, p.shape[-1])
+        return accept_sample_chain(tree, p, q, self.draws), p, q
+
+
+def arg_max(logits: torch.Tensor) -> torch.Tensor:
+    """Arg-max [T] of logits [T, V]; the lowest index among ties, in every number format.
+
+    Through float32: the bfloat16 arg-max of PyTorch's CPU backend is ten times slower.
+    """
+    return logits.float().max(-1).indices
+
+
+def spread_q(tree: DraftTree, draft: Draft, vocabulary: int) -> torch.Tensor:
+    """q of each expanded node over the target's vocabulary, [E, V]; zero where the draft has none."""
+    logprobs = torch.cat(tree.q_logprobs)
+    ids = draft.to_target(torch.arange(logprobs.shape[-1], device=logprobs.device))
+    q = logprobs.new_zeros(len(logprobs), vocabulary)
+    q[:, ids] = logprobs.exp()
+    return q
+
+
+def _cycle(
+    index: int,
+    n: int,
+    root: int,
+    tree: DraftTree,
+    verdict: Verdict,
+    seen: Observation,
+    finish: Finish | None,
+    tokens: list[int],
+    origins: list[Origin],
+    timer: PhaseTimer,
+) -> Cycle:
+    accepted = len(verdict.path) - 1
+    laps = timer.laps()
+    return Cycle(
+        index=index,
+        prefix_length=n,
+        root=root,
+        tokens=tuple(tokens),
+        origins=tuple(origins),
+        accepted=accepted,
+        path=verdict.path,
+        verified=len(tree),
+        drafted=0 if tree.pool is None else len(tree.pool.token),
+        draft_forwards=sum(name == "draft" for name, _ in laps),
+        timing=timing(laps),
+        cut=len(tokens) < accepted + 1,
+        finish=finish,
+        nodes=seen.nodes,
+        pool=seen.pool,
+        distributions=seen.distributions,
+        miss=seen.miss,
+    )
+
+
+def timing(laps: Sequence[tuple[str, float]]) -> Timing:
+    """Sum laps of the same phase; drafting stays apart by level."""
+    total = {name: 0.0 for name in ("tree", "verify", "accept", "commit", "record")}
+    for name, ms in laps:
+        if name != "draft":
+            total[name] += ms
+    return Timing(draft_levels=tuple(ms for name, ms in laps if name == "draft"), **total)

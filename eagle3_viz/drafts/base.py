@@ -1,0 +1,38 @@
+"""What the decoding loop asks of a draft."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from eagle3_viz.config import TreeShape
+from eagle3_viz.sampling import Draws
+from eagle3_viz.tree import DraftTree, Mark
+
+
+class Draft(Protocol):
+    """A draft model: keeps the state of verified positions, proposes trees beyond them."""
+
+    vocabulary_size: int
+
+    def reset(self) -> None:
+        """Forget everything: a new text begins."""
+
+    def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
+        """Take over verified positions.
+
+        features [m, K * d]: the target's taps at m consecutive positions; tokens [m]: for each
+        the token after it (the last one is the root of the next tree).
+        """
+
+    def propose(self, root: int, shape: TreeShape, mark: Mark) -> DraftTree:
+        """A dynamic tree below `root`, of the draft's most likely tokens."""
+
+    def propose_sampled(
+        self, root: int, depth: int, temperature: float, draws: Draws, mark: Mark
+    ) -> DraftTree:
+        """A chain of depth + 1 tokens drawn from q at `temperature`."""
+
+    def to_target(self, draft_ids: torch.Tensor) -> torch.Tensor:
+        """Target token ids of rows of the draft's head, any shape, int64."""

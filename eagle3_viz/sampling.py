@@ -1,0 +1,71 @@
+"""From logits to the distribution that is sampled, and the seeded draws."""
+
+from __future__ import annotations
+
+import torch
+
+from eagle3_viz.config import Sampling
+
+NUCLEUS_HEAD = 2048  # most nuclei end within this many tokens; a full sort is the exception
+
+
+def warp(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+    """The target's sampling transform: p for logits [..., V]; float32, float64 for float64.
+
+    temperature, then top-k, then top-p, as transformers orders them. Every token that ties with
+    the k-th best stays, as in transformers. Temperature 0 gives a one-hot row at the arg-max
+    (the lowest index among ties).
+    """
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    if sampling.temperature == 0.0:
+        best = logits.max(-1, keepdim=True).indices
+        return torch.zeros_like(logits).scatter_(-1, best, 1.0)
+    if sampling.temperature != 1.0:
+        logits = logits / sampling.temperature
+    if 0 < sampling.top_k < logits.shape[-1]:
+        least = logits.topk(sampling.top_k, dim=-1).values[..., -1:]
+        logits = logits.masked_fill(logits < least, float("-inf"))
+    p = logits.softmax(-1)
+    return _nucleus(p, sampling.top_p) if sampling.top_p < 1.0 else p
+
+
+def _nucleus(p: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Keep the smallest set of most likely tokens whose mass reaches top_p; renormalize."""
+    head = min(NUCLEUS_HEAD, p.shape[-1])
+    values, ids = p.topk(head, dim=-1)
+    before = values.cumsum(-1) - values
+    if head < p.shape[-1] and bool((before[..., -1] < top_p).any()):
+        values, ids = p.sort(dim=-1, descending=True, stable=True)
+        before = values.cumsum(-1) - values
+    kept = values * (before < top_p)
+    return torch.zeros_like(p).scatter_(-1, ids, kept / kept.sum(-1, keepdim=True))
+
+
+class Draws:
+    """Every random decision of a run, from one seeded generator on the CPU.
+
+    Tests replace it to enumerate all outcomes with their probabilities.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def uniform(self) -> float:
+        """A fresh U in [0, 1)."""
+        return float(torch.rand((), dtype=torch.float64, generator=self._generator))
+
+    def accepts(self, probability: float) -> tuple[bool, float]:
+        """Whether a fresh U falls strictly below `probability`, and U."""
+        u = self.uniform()
+        return u < probability, u
+
+    def token(self, weights: torch.Tensor) -> torch.Tensor:
+        """An index, int64 scalar on the device of `weights` [n], drawn in proportion to them.
+
+        Inverse transform in float64; an index of weight zero is never returned.
+        """
+        cumulative = weights.double().cumsum(-1)
+        threshold = cumulative[-1:] * self.uniform()
+        index = torch.searchsorted(cumulative, threshold, right=True)[0]
+        last = torch.searchsorted(cumulative, cumulative[-1:])[0]  # U * total may round to total
+        return torch.minimum(index, last)

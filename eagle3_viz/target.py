@@ -1,0 +1,239 @@
+"""The target: a transformers causal LM that verifies a token tree in one forward.
+
+All contact with transformers' modelling code is here and in `kv_cache.py`, `attention.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from eagle3_viz import attention
+from eagle3_viz.kv_cache import GROWTH_STEP, LayerSpec, TreeCache
+from eagle3_viz.taps import Taps
+from eagle3_viz.tree import DraftTree
+
+FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3_text")
+ATTENTION_KINDS = {"full_attention", "sliding_attention"}
+
+
+class TargetError(ValueError):
+    """The model cannot serve as a target; the message says why in one sentence."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one target forward gives: logits [t, V] in the model's dtype, taps [t, K * d]."""
+
+    logits: torch.Tensor
+    features: torch.Tensor
+
+
+class TargetModel:
+    """A causal LM with tree verification, feature taps and a cache of committed tokens.
+
+    A run is `prefill`, then `verify` and `commit` in turn; one run at a time.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, boundaries: Sequence[int] | None = None) -> None:
+        refuse_unsupported(model.config)
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.config = model.config
+        self.device: torch.device = model.get_input_embeddings().weight.device
+        self.dtype: torch.dtype = model.dtype
+        self.hidden_size: int = self.config.hidden_size
+        self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
+        self.context_limit: int = self.config.max_position_embeddings
+        self._layers = model.get_decoder().layers
+        if boundaries is None:
+            boundaries = default_boundaries(len(self._layers))
+        self.taps = Taps(self._layers, boundaries)
+        self.end_of_sequence = end_of_sequence_ids(model, tokenizer)
+        self._groups = self.config.num_attention_heads // self.config.num_key_value_heads
+        self._windows = _windows_by_kind(self.config)
+        parameters = inspect.signature(model.forward).parameters
+        self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
+        self.cache = self._new_cache(GROWTH_STEP)
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        trust_remote_code: bool = False,
+    ) -> TargetModel:
+        """Read a model folder from disk (no network). Raises TargetError when it cannot serve."""
+        refuse_config_file(folder)
+        options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+        placement = {} if device.type == "cpu" else {"device_map": {"": device}}
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, attn_implementation=attention.NAME, **placement, **options
+        )
+        return cls(model, AutoTokenizer.from_pretrained(folder, **options))
+
+    @property
+    def embedding(self) -> torch.Tensor:
+        """Token embedding table [V, d]."""
+        return self.model.get_input_embeddings().weight
+
+    @property
+    def head(self) -> torch.Tensor:
+        """LM head weight [V, d]."""
+        return self.model.get_output_embeddings().weight
+
+    @torch.inference_mode()
+    def prefill(self, token_ids: Sequence[int]) -> Step:
+        """Run the prompt on an empty cache; logits [1, V] of its last token, features [n, K * d].
+
+        Raises ValueError for an empty prompt or one that leaves no room in the context.
+        """
+        n = len(token_ids)
+        if not 0 < n < self.context_limit:
+            raise ValueError(
+                f"the prompt has {n} tokens; this target takes 1 to {self.context_limit - 1}"
+            )
+        self.cache = self._new_cache(n + GROWTH_STEP)
+        ids = torch.tensor([token_ids], device=self.device)
+        positions = torch.arange(n, device=self.device)
+        visible = torch.ones(n, n, dtype=torch.bool, device=self.device).tril()
+        step = self._forward(ids, positions, self._masks(visible, positions, positions), keep=1)
+        self.cache.set_length(n)
+        return step
+
+    @torch.inference_mode()
+    def verify(self, tree: DraftTree) -> Step:
+        """One forward over all T nodes behind the committed tokens; logits [T, V].
+
+        A node sees the committed tokens, its ancestors and itself; its position is the number of
+        committed tokens plus its depth (MATH.md 2). Nothing is committed yet.
+        """
+        n = self.cache.length
+        token = tree.token.to(self.device)
+        positions = n + tree.depth.to(self.device)
+        masks: Any = None
+        if len(tree) > 1 or any(window is not None for window in self._windows.values()):
+            prefix = torch.ones(len(tree), n, dtype=torch.bool, device=self.device)
+            visible = torch.cat([prefix, tree.visible.to(self.device)], dim=1)
+            keys = torch.cat([torch.arange(n, device=self.device), positions])
+            masks = self._masks(visible, positions, keys)
+        step = self._forward(token[None], positions, masks)
+        self.cache.set_length(n)
+        return step
+
+    @torch.inference_mode()
+    def commit(self, path: Sequence[int], features: torch.Tensor) -> torch.Tensor:
+        """Keep the nodes on `path` (root first) of the last verified tree, drop the others.
+
+        Returns their rows of `features` [T, K * d], [len(path), K * d].
+        """
+        self.cache.keep(path)
+        if list(path) == list(range(len(path))):
+            return features[: len(path)]
+        return features[torch.tensor(path, device=features.device)]
+
+    def _forward(
+        self, ids: torch.Tensor, positions: torch.Tensor, masks: Any, keep: int = 0
+    ) -> Step:
+        arguments = {self._cache_argument: self.cache, "use_cache": True, "logits_to_keep": keep}
+        out = self.model(
+            input_ids=ids, position_ids=positions[None], attention_mask=masks, **arguments
+        )
+        return Step(out.logits[0], self.taps.take())
+
+    def _masks(self, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> Any:
+        """Additive masks by attention kind, as transformers takes them.
+
+        visible bool [t, n]; queries [t] and keys [n] are positions. A plain causal prefill needs
+        none: the attention function masks it without materializing anything.
+        """
+        plain_prefill = len(queries) == len(keys)
+        masks = {}
+        for kind, window in self._windows.items():
+            if plain_prefill and (window is None or len(keys) <= window):
+                masks[kind] = None
+                continue
+            seen = visible
+            if window is not None:
+                seen = visible & (keys[None, :] > queries[:, None] - window)
+            masks[kind] = attention.additive_mask(seen, self._groups, self.dtype)
+        return masks if _takes_mask_by_kind(self.config) else next(iter(masks.values()))
+
+    def _new_cache(self, capacity: int) -> TreeCache:
+        default = self.config.hidden_size // self.config.num_attention_heads
+        head_dim = getattr(self.config, "head_dim", None) or default
+        heads = self.config.num_key_value_heads
+        devices = [next(layer.parameters()).device for layer in self._layers]
+        return TreeCache(
+            [LayerSpec(heads, head_dim, self.dtype, device) for device in devices], capacity
+        )
+
+
+def default_boundaries(layers: int) -> tuple[int, int, int]:
+    """EAGLE-3's taps: the residual stream before layers 2, L // 2 and L - 3 (FORMATS.md 4)."""
+    return (2, layers // 2, layers - 3)
+
+
+def refuse_config_file(folder: Path) -> None:
+    """Raise TargetError for a folder that holds no model of a supported family."""
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TargetError(f"{folder.name}: there is no config.json; is this a model?") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise TargetError(f"{folder.name}: config.json is not valid JSON ({error})") from None
+    _refuse_family(str(config.get("model_type")), config.get("layer_types"))
+
+
+def refuse_unsupported(config: Any) -> None:
+    """Raise TargetError unless tree verification is known to be exact for this model."""
+    _refuse_family(config.model_type, getattr(config, "layer_types", None))
+
+
+def _refuse_family(model_type: str, layer_types: Sequence[str] | None) -> None:
+    kinds = set(layer_types or ()) - ATTENTION_KINDS
+    if kinds:
+        raise TargetError(
+            f"target family {model_type!r} has layers of kind {', '.join(sorted(kinds))}: a "
+            "recurrent state cannot hold a tree of guesses, so it cannot be verified here"
+        )
+    if model_type not in FAMILIES:
+        raise TargetError(
+            f"target family {model_type!r} is not supported; supported are {', '.join(FAMILIES)}"
+        )
+
+
+def end_of_sequence_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """All ids that end a text: the generation config's, else the config's, else the tokenizer's."""
+    generation = getattr(model, "generation_config", None)
+    for ids in (
+        getattr(generation, "eos_token_id", None),
+        getattr(model.config, "eos_token_id", None),
+        getattr(tokenizer, "eos_token_id", None),
+    ):
+        if ids is not None:
+            return frozenset([ids] if isinstance(ids, int) else ids)
+    return frozenset()
+
+
+def _windows_by_kind(config: Any) -> dict[str, int | None]:
+    """Sliding window by attention kind; one kind for families that take a single mask."""
+    window = getattr(config, "sliding_window", None)
+    if not _takes_mask_by_kind(config):
+        return {"full_attention": window if config.model_type == "mistral" else None}
+    kinds = dict.fromkeys(config.layer_types)
+    return {kind: window if kind == "sliding_attention" else None for kind in kinds}
+
+
+def _takes_mask_by_kind(config: Any) -> bool:
+    return config.model_type in ("qwen2", "qwen3", "gemma2", "gemma3_text")
