@@ -1,0 +1,354 @@
+"""A trace survives its file exactly, and no file survives that is not a trace."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from eagle3_viz import trace_columns, trace_file
+from eagle3_viz.config import TreeShape
+from eagle3_viz.records import Cycle, Nodes, NodeState
+from eagle3_viz.trace import FORMAT_VERSION, Trace
+from eagle3_viz.trace_file import TraceFileError, from_bytes, load, save, to_bytes
+from tests.synthetic import make_trace
+
+
+def differences(a: Any, b: Any, where: str = "trace") -> list[str]:
+    """Where two records differ in type, dtype or value; NaN equals NaN."""
+    if type(a) is not type(b):
+        return [f"{where}: {type(a)} and {type(b)}"]
+    if isinstance(a, np.ndarray):
+        same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        return [] if same else [f"{where}: {a} and {b}"]
+    if is_dataclass(a):
+        return [
+            line
+            for f in fields(a)
+            for line in differences(getattr(a, f.name), getattr(b, f.name), f"{where}.{f.name}")
+        ]
+    if isinstance(a, list | tuple):
+        if len(a) != len(b):
+            return [f"{where}: lengths {len(a)} and {len(b)}"]
+        return [
+            line
+            for i, (x, y) in enumerate(zip(a, b, strict=True))
+            for line in differences(x, y, f"{where}[{i}]")
+        ]
+    same = a == b or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
+    return [] if same else [f"{where}: {a!r} and {b!r}"]
+
+
+@pytest.mark.parametrize("record", ["full", "outcomes", "off"])
+@pytest.mark.parametrize("rule", ["greedy", "topk", "sample"])
+def test_a_trace_comes_back_exactly(tmp_path: Path, rule: Any, record: Any) -> None:
+    path = tmp_path / "run.parquet"
+    for seed, finish in enumerate(("length", "eos", "context", "stop", None)):
+        shape = TreeShape(4 + 5 * seed, 2, 3) if seed < 4 else TreeShape(10, 3, 4)
+        trace = make_trace(seed=seed, rule=rule, record=record, finish=finish, shape=shape)
+        save(trace, path)
+        assert differences(trace, load(path)) == []
+
+
+@pytest.mark.parametrize("cycles", [0, 1])
+def test_the_shortest_traces_come_back_exactly(cycles: int) -> None:
+    trace = make_trace(cycles=cycles, method="ar", finish="length")
+    assert differences(trace, from_bytes(to_bytes(trace))) == []
+
+
+def test_a_trace_that_never_reached_prefill_comes_back() -> None:
+    made = make_trace(cycles=0)
+    trace = Trace(made.header, token_bytes=made.token_bytes)
+    assert differences(trace, from_bytes(to_bytes(trace))) == []
+
+
+def test_the_file_is_plain_parquet_with_a_row_a_cycle(tmp_path: Path) -> None:
+    trace = make_trace()
+    save(trace, tmp_path / "run.parquet")
+    table = pq.read_table(tmp_path / "run.parquet")
+    assert table.column("index").to_pylist() == [c.index for c in trace.cycles]
+    assert table.column("tokens").to_pylist() == [list(c.tokens) for c in trace.cycles]
+    assert pq.read_metadata(tmp_path / "run.parquet").row_group(0).column(0).compression == "ZSTD"
+
+
+def test_record_fields_and_columns_are_the_same_set() -> None:
+    """A field added to a record without its column would be lost silently."""
+    assert [f.name for f in fields(Nodes)] == list(trace_columns.NODE_TYPES)
+    timing = {"draft_levels_ms", "tree_ms", "verify_ms", "accept_ms", "commit_ms", "record_ms"}
+    plain = {n for n in trace_columns.SCHEMA.names if not n.startswith(("node_", "pool_"))}
+    assert plain - timing == {f.name for f in fields(Cycle)} - {"timing", "nodes", "pool"}
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+def test_a_failed_save_keeps_the_old_file_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], fails: str
+) -> None:
+    path = tmp_path / "run.parquet"
+    save(make_trace(seed=1), path)
+    before = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(
+        *((trace_file.os, "fsync") if fails == "fsync" else (Path, "replace")), fail
+    )
+    with pytest.raises(error):
+        save(make_trace(seed=2), path)
+    assert [p.name for p in tmp_path.iterdir()] == ["run.parquet"]
+    assert path.read_bytes() == before
+
+
+def test_saving_replaces_an_existing_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.parquet"
+    save(make_trace(seed=1), path)
+    save(make_trace(seed=2), path)
+    assert load(path).header.seed == 2
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def rewritten(
+    data: bytes, *, table: pa.Table | None = None, metadata: dict[bytes, bytes] | None = None
+) -> bytes:
+    """The trace file `data` with another table or metadata."""
+    source = pq.ParquetFile(pa.BufferReader(data))
+    table = source.read() if table is None else table
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({**source.metadata.metadata, **(metadata or {})})
+    return sink.getvalue().to_pybytes()
+
+
+def refused(data: bytes, match: str) -> None:
+    with pytest.raises(TraceFileError, match=match):
+        from_bytes(data)
+
+
+def test_a_rewritten_file_without_changes_loads() -> None:
+    trace = make_trace()
+    assert differences(trace, from_bytes(rewritten(to_bytes(trace)))) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"PA", b"hello, world", b"\x89PNG\r\n\x1a\n" * 9])
+def test_another_kind_of_file_is_refused(data: bytes) -> None:
+    refused(data, "expected a Parquet file")
+
+
+def test_a_parquet_file_of_something_else_is_refused() -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"x": [1, 2]}), sink)
+    refused(sink.getvalue().to_pybytes(), "found one of something else with 1 columns")
+
+
+def test_a_newer_version_is_refused_with_both_versions() -> None:
+    newer = str(FORMAT_VERSION + 1).encode()
+    data = rewritten(to_bytes(make_trace()), metadata={b"format_version": newer})
+    refused(data, f"expected trace format version {FORMAT_VERSION}, found b'{FORMAT_VERSION + 1}'")
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.999])
+def test_a_truncated_file_is_refused(share: float) -> None:
+    data = to_bytes(make_trace())
+    refused(data[: int(len(data) * share)], "truncated")
+
+
+def test_a_wrong_column_type_is_refused() -> None:
+    data = to_bytes(make_trace())
+    table = pq.ParquetFile(pa.BufferReader(data)).read()
+    at = table.schema.get_field_index("root")
+    other = pa.field("root", pa.float64(), nullable=False)
+    refused(
+        rewritten(data, table=table.set_column(at, other, table["root"].cast(pa.float64()))),
+        "column 'root': expected int32, found double",
+    )
+
+
+def test_a_nullable_column_is_refused_where_nulls_have_no_meaning() -> None:
+    data = to_bytes(make_trace())
+    table = pq.ParquetFile(pa.BufferReader(data)).read()
+    at = table.schema.get_field_index("root")
+    nulls = pa.array([None] * len(table), pa.int32())
+    refused(
+        rewritten(data, table=table.set_column(at, pa.field("root", pa.int32()), nulls)),
+        "column 'root': .*nullability",
+    )
+
+
+def test_a_missing_column_is_refused_by_name() -> None:
+    data = to_bytes(make_trace())
+    table = pq.ParquetFile(pa.BufferReader(data)).read().drop_columns(["miss"])
+    refused(rewritten(data, table=table), "'miss'")
+
+
+def test_node_arrays_of_different_length_are_refused() -> None:
+    data = to_bytes(make_trace())
+    table = pq.ParquetFile(pa.BufferReader(data)).read()
+    at = table.schema.get_field_index("node_p")
+    rows = [row[:-1] for row in table["node_p"].to_pylist()]
+    field = table.schema.field("node_p")
+    refused(
+        rewritten(data, table=table.set_column(at, field, pa.array(rows, field.type))),
+        "row 0: the node_. columns must have one length",
+    )
+
+
+@pytest.mark.parametrize(
+    "limit",
+    ["MAX_FILE_BYTES", "MAX_CYCLES", "MAX_UNPACKED_BYTES", "MAX_METADATA_BYTES"],
+)
+def test_sizes_beyond_the_limits_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    save(make_trace(), tmp_path / "run.parquet")
+    monkeypatch.setattr(trace_file, limit, 11)
+    with pytest.raises(TraceFileError, match=r"allowed|at most"):
+        load(tmp_path / "run.parquet")
+
+
+def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceFileError, match="No such file"):
+        load(tmp_path / "absent.parquet")
+    with pytest.raises(TraceFileError, match="not a regular file"):
+        load(tmp_path)
+
+
+def provenance(data: bytes) -> dict[str, Any]:
+    return json.loads(pq.ParquetFile(pa.BufferReader(data)).metadata.metadata[b"provenance"])
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda p: p.pop("prefill"), "provenance: expected the fields"),
+        (lambda p: p["header"].pop("seed"), "header: expected the fields"),
+        (lambda p: p["header"].update(more=1), "header: expected the fields"),
+        (lambda p: p["header"].update(seed="0"), "header.seed: expected <class 'int'>, found str"),
+        (lambda p: p["header"].update(threads=True), "header.threads"),
+        (lambda p: p["header"].update(prompt_ids=[0, "1"]), r"header.prompt_ids\[1\]"),
+        (lambda p: p["header"]["target"].update(name=None), "header.target.name"),
+        (lambda p: p["header"]["versions"].update(torch=2), "header.versions.torch"),
+        (lambda p: p["prefill"].update(finish="tired"), "prefill.finish"),
+        (lambda p: p["token_bytes"].update({"1": "?"}), "token_bytes"),
+        (lambda p: p["token_bytes"].update(one="eA=="), "token_bytes"),
+        (lambda p: p["token_bytes"].clear(), "token_bytes lacks the token ids"),
+    ],
+)
+def test_altered_provenance_is_refused_by_field(
+    change: Callable[[dict[str, Any]], object], match: str
+) -> None:
+    data = to_bytes(make_trace())
+    changed = provenance(data)
+    change(changed)
+    refused(rewritten(data, metadata={b"provenance": json.dumps(changed).encode()}), match)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[" * 100_000, b"\xff", b"null", b"9" * 9_000])
+def test_provenance_that_is_no_json_object_is_refused(text: bytes) -> None:
+    refused(rewritten(to_bytes(make_trace()), metadata={b"provenance": text}), "damaged or was")
+
+
+def with_nodes(trace: Trace, **columns: Callable[[np.ndarray], np.ndarray]) -> Trace:
+    """The trace with columns of its first cycle's nodes changed."""
+    cycle = trace.cycles[0]
+    assert cycle.nodes is not None
+    changed = {name: change(getattr(cycle.nodes, name).copy()) for name, change in columns.items()}
+    return with_cycle(trace, nodes=replace(cycle.nodes, **changed))
+
+
+def with_cycle(trace: Trace, **changes: Any) -> Trace:
+    return replace(trace, cycles=[replace(trace.cycles[0], **changes), *trace.cycles[1:]])
+
+
+def put(index: int, value: float) -> Callable[[np.ndarray], np.ndarray]:
+    def change(array: np.ndarray) -> np.ndarray:
+        array[index] = value
+        return array
+
+    return change
+
+
+BROKEN: dict[str, tuple[Callable[[Trace], Trace], str]] = {
+    "parent after child": (lambda t: with_nodes(t, parent=put(1, 5)), "parent is out of order"),
+    "second root": (lambda t: with_nodes(t, parent=put(2, -1)), "without parent"),
+    "depth": (lambda t: with_nodes(t, depth=put(3, 7)), "depth"),
+    "state": (lambda t: with_nodes(t, state=put(9, 9)), "state"),
+    "pruned node": (lambda t: with_nodes(t, state=put(9, NodeState.PRUNED)), "state"),
+    "accepted off the path": (
+        lambda t: with_nodes(t, state=put(9, NodeState.ACCEPTED)),
+        "not the path",
+    ),
+    "pool index": (lambda t: with_nodes(t, pool_index=put(1, 999)), "outside the pool"),
+    "pool token": (lambda t: with_nodes(t, pool_index=put(1, 1)), "another token"),
+    "probability": (lambda t: with_nodes(t, p_raw=put(1, 1.5)), "p_raw holds a value outside"),
+    "root": (lambda t: with_cycle(t, root=0), "node 0 alone must be the root"),
+    "prefix": (lambda t: with_cycle(t, prefix_length=3), "expected prefix_length"),
+    "index": (lambda t: with_cycle(t, index=3), "expected index 0, found 3"),
+    "origins": (lambda t: with_cycle(t, origins=()), "0 origins"),
+    "path": (lambda t: with_cycle(t, path=(0, 99)), "path"),
+    "empty path": (lambda t: with_cycle(t, path=()), "path"),
+    "verified": (lambda t: with_cycle(t, verified=11), "11 verified, but 10 nodes"),
+    "drafted": (lambda t: with_cycle(t, drafted=3), "3 drafted, but 52 candidates"),
+    "cut without end": (lambda t: with_cycle(t, cut=True), "cut"),
+    "finish": (lambda t: with_cycle(t, finish="tired"), "unknown finish"),
+    "ended before": (lambda t: with_cycle(t, finish="eos"), "already ended at cycle 0"),
+    "timing": (
+        lambda t: with_cycle(t, timing=replace(t.cycles[0].timing, verify=math.nan)),
+        "timing",
+    ),
+    "miss": (lambda t: with_cycle(t, miss=replace(t.cycles[0].miss, node=10)), "miss names"),
+    "distribution": (
+        lambda t: with_cycle(t, distributions=(replace(t.cycles[0].distributions[0], node=-1),)),
+        "distributions name no node",
+    ),
+    "no prefill": (lambda t: replace(t, prefill=None), "must have a prefill"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_invariant_is_refused_on_both_ways(
+    monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    change, match = BROKEN[case]
+    trace = change(make_trace())
+    with pytest.raises(ValueError, match=match):
+        to_bytes(trace)
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr(trace_file.trace_check, "check", lambda _: None)
+        data = to_bytes(trace)
+    refused(data, match)
+
+
+def test_an_array_of_another_dtype_is_not_saved() -> None:
+    trace = with_nodes(make_trace(), p=lambda p: p.astype(np.float64))
+    with pytest.raises(ValueError, match="column 'node_p': expected one-dimensional float32"):
+        to_bytes(trace)
+
+
+@pytest.mark.parametrize("record", ["full", "off"])
+def test_damaged_bytes_load_or_are_refused_and_nothing_else(record: Any) -> None:
+    data = to_bytes(make_trace(cycles=4, record=record))
+    rng = random.Random(0)
+    refusals = 0
+    for _ in range(300):
+        damaged = bytearray(data)
+        for _ in range(rng.choice((1, 1, 4, 32))):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        if rng.random() < 0.2:
+            start = rng.randrange(len(damaged))
+            del damaged[start : start + rng.randrange(64)]
+        try:
+            from_bytes(bytes(damaged))
+        except TraceFileError:
+            refusals += 1
+    assert refusals > 100
