@@ -1,0 +1,390 @@
+"""The process-wide engine behind the pages: load a pair once, queue runs, stream their traces.
+
+One worker thread decodes; pages only submit jobs, set flags and read. A job's trace is appended
+to by the worker alone, so a page may read it at any moment without a lock. Nothing here knows
+which user interface is in front of it.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import logging
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Protocol
+
+from eagle3_viz.config import DecodeConfig
+from eagle3_viz.trace import Baseline, Trace
+
+log = logging.getLogger(__name__)
+
+BASELINES_KEPT = 64
+MESSAGE_LIMIT = 400  # characters of an error sentence
+
+
+class Phase(StrEnum):
+    """Where a job is."""
+
+    QUEUED = "queued"
+    LOADING = "loading"
+    MEASURING = "measuring"
+    RUNNING = "running"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+ENDED = frozenset({Phase.FINISHED, Phase.STOPPED, Phase.FAILED})
+
+
+@dataclass(frozen=True)
+class Status:
+    """A snapshot of a job.
+
+    position counts the jobs ahead plus one while queued. done and total count the units of the
+    loading stage named by message; message is the error sentence once failed. stopping and
+    pausing are true from the request until the worker reaches its next cycle boundary.
+    """
+
+    phase: Phase
+    message: str = ""
+    done: int = 0
+    total: int = 0
+    position: int = 0
+    stopping: bool = False
+    pausing: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """True when nothing will be appended to the trace any more."""
+        return self.phase in ENDED
+
+    @property
+    def still(self) -> bool:
+        """True when the trace does not grow now: paused or ended."""
+        return self.ended or self.phase is Phase.PAUSED
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a job is asked to run. pair is a name of `pairs.KNOWN_PAIRS`, None for the default."""
+
+    prompt: str
+    config: DecodeConfig
+    pair: str | None = None
+    system: str | None = None
+
+
+Progress = Callable[[str, int, int], None]
+
+
+class Backend(Protocol):
+    """What the worker calls. Every method runs in the worker thread."""
+
+    def load(self, name: str | None, progress: Progress) -> Any:
+        """A loaded pair; progress(stage, done, total) is called between stages."""
+
+    def measure(self, pair: Any, request: Request) -> Baseline:
+        """Autoregression on the request's own prompt, short."""
+
+    def run(
+        self, pair: Any, request: Request, baseline: Baseline | None
+    ) -> Generator[Trace, None, None]:
+        """The growing trace, yielded after prefill and after each cycle."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One run in the queue. Pages read it; only the engine writes it."""
+
+    request: Request
+    session: str
+    trace: Trace | None = None
+    status: Status = field(default=Status(Phase.QUEUED))
+    _stop: bool = False
+    _hold: bool = False  # pause at the next boundary
+    _steps: int = 0  # cycles to let through while held
+    _seen: float = 0.0  # clock of the last heartbeat
+    _released: float | None = None  # clock at which the session went away
+
+
+class _Stopped(BaseException):
+    """Unwinds the worker out of loading; no Exception, so that no loader reports it as its own."""
+
+
+class Engine:
+    """One worker thread and its FIFO of jobs.
+
+    grace     seconds a job survives after its session was released.
+    fallback  seconds without heartbeat after which a job is dropped; browsers slow the timers of
+              hidden tabs to one a minute, so keep it well above that.
+    Raises nothing across threads: whatever a backend raises ends that job as failed.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        grace: float = 10.0,
+        fallback: float = 180.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._backend, self._clock = backend, clock
+        self._grace, self._fallback = grace, fallback
+        self._tick = min(1.0, grace, fallback)
+        self._changed = threading.Condition()
+        self._queue: deque[Job] = deque()
+        self._current: Job | None = None
+        self._closed = False
+        self._pair: tuple[str | None, Any] | None = None
+        self._baselines: OrderedDict[tuple[str, ...], Baseline] = OrderedDict()
+        self._worker = threading.Thread(target=self._work, name="decoder", daemon=True)
+        self._worker.start()
+
+    # Called by pages.
+
+    def submit(self, session: str, request: Request, *, step: bool = False) -> Job:
+        """Queue a run; with `step` it pauses after its first cycle."""
+        job = Job(request, session, _hold=step, _steps=int(step), _seen=self._clock())
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("the engine is closed: start a new one before submitting")
+            self._queue.append(job)
+            self._number_queue()
+            self._changed.notify_all()
+        return job
+
+    def pause(self, job: Job) -> None:
+        """Hold the job at its next cycle boundary."""
+        with self._changed:
+            if not job.status.ended:
+                job._hold, job._steps = True, 0
+                if job.status.phase is not Phase.PAUSED:
+                    self._update(job, pausing=True)
+
+    def resume(self, job: Job) -> None:
+        """Let a held job run on."""
+        with self._changed:
+            job._hold, job._steps = False, 0
+            if not job.status.ended:
+                self._leave_pause(job)
+
+    def step(self, job: Job) -> None:
+        """Let exactly one more cycle through, then hold; calls add up."""
+        with self._changed:
+            if not job.status.ended:
+                job._hold, job._steps = True, job._steps + 1
+                self._leave_pause(job)
+
+    def stop(self, job: Job) -> None:
+        """End the job: at once while queued, else at the next stage or cycle boundary."""
+        with self._changed:
+            if job.status.ended:
+                return
+            job._stop = True
+            if job in self._queue:
+                self._queue.remove(job)
+                self._number_queue()
+                job.status = Status(Phase.STOPPED)
+            else:
+                self._update(job, stopping=True)
+            self._changed.notify_all()
+
+    def heartbeat(self, job: Job) -> None:
+        """The job's page is alive; also takes back a release."""
+        with self._changed:
+            job._seen, job._released = self._clock(), None
+
+    def release(self, session: str) -> None:
+        """The session's page went away: its jobs end after the grace unless it comes back."""
+        with self._changed:
+            for job in (self._current, *self._queue):
+                if job is not None and job.session == session:
+                    job._released = self._clock()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop every job and the worker; returns when the worker has ended."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            jobs = [job for job in (self._current, *self._queue) if job is not None]
+        for job in jobs:
+            self.stop(job)
+        self._worker.join()
+
+    # The worker.
+
+    def _work(self) -> None:
+        while (job := self._next_job()) is not None:
+            try:
+                end = self._serve(job)
+            except _Stopped:
+                end = Status(Phase.STOPPED)
+            except Exception as error:
+                log.exception("run failed: %s", job.request)
+                end = Status(Phase.FAILED, _sentence(error))
+            with self._changed:
+                job.status, self._current = end, None
+                self._changed.notify_all()
+
+    def _next_job(self) -> Job | None:
+        with self._changed:
+            while True:
+                for job in [job for job in self._queue if self._abandoned(job)]:
+                    self._queue.remove(job)
+                    job.status = Status(Phase.STOPPED)
+                self._number_queue()
+                if self._queue:
+                    self._current = self._queue.popleft()
+                    self._number_queue()
+                    self._current.status = Status(Phase.LOADING)
+                    return self._current
+                if self._closed:
+                    return None
+                self._changed.wait()
+
+    def _serve(self, job: Job) -> Status:
+        pair = self._load(job)
+        baseline = self._measure(job, pair)
+        self._enter(job, Phase.RUNNING)
+        steps = self._backend.run(pair, job.request, baseline)
+        for job.trace in steps:
+            if not self._may_go_on(job):
+                steps.close()
+                return Status(Phase.STOPPED)
+        return Status(Phase.FINISHED)
+
+    def _load(self, job: Job) -> Any:
+        name = job.request.pair
+        if self._pair is not None and self._pair[0] == name:
+            return self._pair[1]
+        if self._pair is not None:
+            self._pair = None
+            gc.unfreeze()
+            gc.collect()
+
+        def progress(stage: str, done: int, total: int) -> None:
+            self._enter(job, Phase.LOADING, message=stage, done=done, total=total)
+
+        pair = self._backend.load(name, progress)
+        self._pair = (name, pair)
+        # Two models are some hundred thousand long-lived objects: keep every later collection,
+        # also the ones a user interface triggers, from walking them.
+        gc.collect()
+        gc.freeze()
+        return pair
+
+    def _measure(self, job: Job, pair: Any) -> Baseline | None:
+        """The cached or fresh baseline; autoregression itself is not compared with anything."""
+        request = job.request
+        if request.config.method == "ar":
+            return None
+        text = f"{request.system!r}\n{request.prompt!r}".encode("utf-8", "surrogatepass")
+        key = (
+            str(request.pair),
+            str(getattr(pair, "dtype", "")),
+            hashlib.sha256(text).hexdigest(),
+        )
+        if key not in self._baselines:
+            self._enter(job, Phase.MEASURING)
+            self._baselines[key] = self._backend.measure(pair, request)
+            if len(self._baselines) > BASELINES_KEPT:
+                self._baselines.popitem(last=False)
+        self._baselines.move_to_end(key)
+        return self._baselines[key]
+
+    def _may_go_on(self, job: Job) -> bool:
+        """Waits at a cycle boundary while held; False when the job has to end."""
+        with self._changed:
+            while not self._ends(job):
+                if not job._hold or _complete(job.trace):
+                    return True
+                if job._steps:
+                    job._steps -= 1
+                    return True
+                self._update(job, phase=Phase.PAUSED, pausing=False)
+                self._changed.wait(self._tick)
+            return False
+
+    def _enter(self, job: Job, phase: Phase, **fields: Any) -> None:
+        """A stage boundary before the run: note the stage, or unwind when the job has to end."""
+        with self._changed:
+            if self._ends(job):
+                raise _Stopped
+            job.status = Status(phase, pausing=job._hold and not job._steps, **fields)
+
+    # Under the lock.
+
+    def _ends(self, job: Job) -> bool:
+        return job._stop or self._abandoned(job)
+
+    def _abandoned(self, job: Job) -> bool:
+        now = self._clock()
+        released = job._released is not None and now - job._released >= self._grace
+        return released or now - job._seen >= self._fallback
+
+    def _leave_pause(self, job: Job) -> None:
+        paused = job.status.phase is Phase.PAUSED
+        self._update(job, phase=Phase.RUNNING if paused else job.status.phase, pausing=False)
+        self._changed.notify_all()
+
+    def _number_queue(self) -> None:
+        for place, job in enumerate(self._queue, start=1):
+            job.status = Status(Phase.QUEUED, position=place, pausing=job.status.pausing)
+
+    @staticmethod
+    def _update(job: Job, **fields: Any) -> None:
+        job.status = replace(job.status, **fields)
+
+
+def _complete(trace: Trace | None) -> bool:
+    """True when the run has decided its last token, so that no boundary follows."""
+    if trace is None:
+        return False
+    last = trace.cycles[-1] if trace.cycles else trace.prefill
+    return last is not None and last.finish is not None
+
+
+def _sentence(error: Exception) -> str:
+    """The first line of an error; its type where that line would not be understood alone."""
+    lines = str(error).strip().splitlines()
+    first = lines[0] if lines else "no further message"
+    plain = isinstance(error, (ValueError, OSError)) or type(error).__name__.endswith("PairError")
+    return (first if plain else f"{type(error).__name__}: {first}")[:MESSAGE_LIMIT]
+
+
+class LocalBackend:
+    """The real pair, decoded in this process.
+
+    Imports happen in the worker: torch and transformers take seconds, and the first page has to
+    appear before that.
+    """
+
+    def load(self, name: str | None, progress: Progress) -> Any:
+        """`pairs.load_pair`; raises `pairs.PairError`."""
+        from eagle3_viz.pairs import load_pair
+
+        return load_pair(name, progress=progress)
+
+    def measure(self, pair: Any, request: Request) -> Baseline:
+        """`run.measure_baseline` on the request's prompt."""
+        from eagle3_viz.run import measure_baseline
+
+        return measure_baseline(pair, request.prompt, system=request.system)
+
+    def run(
+        self, pair: Any, request: Request, baseline: Baseline | None
+    ) -> Generator[Trace, None, None]:
+        """`run.run` on the request's prompt."""
+        from eagle3_viz.run import run
+
+        yield from run(
+            pair, request.prompt, request.config, system=request.system, baseline=baseline
+        )
