@@ -20,7 +20,7 @@ PIP_INSTALL = $(PY) -m pip install --disable-pip-version-check $(PIP_ARGS)
 .PHONY: help run test fast lint bench clean venv runtime dev fetch chromium
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 14
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  Options: PORT=8600, ARGS="...", PIP_ARGS="...", PYTHON=/path/to/python3'
 
@@ -94,7 +94,7 @@ endef
 runtime: venv
 	$(call install,runtime,requirements.txt,\
 		echo "Installing torch: 200 MB or several GB by platform (README.md tells)" \
-		&& grep '^torch==' requirements.txt | $(PIP_INSTALL) --progress-bar on -r /dev/stdin \
+		&& grep '^torch[^a-z]' requirements.txt | $(PIP_INSTALL) --progress-bar on -r /dev/stdin \
 		&& echo "Installing the other requirements" \
 		&& $(PIP_INSTALL) --quiet -r requirements.txt)
 
