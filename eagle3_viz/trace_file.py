@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,7 +67,11 @@ def load(path: Path | str) -> Trace:
 
 
 def to_bytes(trace: Trace) -> bytes:
-    """`trace` as the content of a trace file. Raises ValueError when it breaks an invariant."""
+    """`trace` as the content of a trace file; a live one as far as it has come.
+
+    Raises ValueError when it breaks an invariant.
+    """
+    trace = replace(trace, cycles=list(trace.cycles), token_bytes=dict(trace.token_bytes))
     trace_check.check(trace)
     buffer = io.BytesIO()
     with pq.ParquetWriter(
