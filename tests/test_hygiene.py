@@ -26,7 +26,7 @@ UNSAFE_PYTHON = re.compile(
 )
 UNSAFE_JAVASCRIPT = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment"
-    r"|\beval\(|new Function\("
+    r"|(?<!\.)\beval\(|new Function\("
 )
 
 
