@@ -84,8 +84,20 @@ class Request:
 Progress = Callable[[str, int, int], None]
 
 
+@dataclass(frozen=True)
+class PairChoice:
+    """A pair on offer; `obstacle` says in a few words why it cannot be run here, "" if it can."""
+
+    name: str
+    title: str
+    obstacle: str = ""
+
+
 class Backend(Protocol):
-    """What the worker calls. Every method runs in the worker thread."""
+    """What the engine decodes with. All but `pairs` is called in the worker thread."""
+
+    def pairs(self) -> tuple[PairChoice, ...]:
+        """The pairs on offer, the default first."""
 
     def load(self, name: str | None, progress: Progress) -> Any:
         """A loaded pair; progress(stage, done, total) is called between stages."""
@@ -148,6 +160,10 @@ class Engine:
         self._worker.start()
 
     # Called by pages.
+
+    def pairs(self) -> tuple[PairChoice, ...]:
+        """The pairs on offer, the default first."""
+        return self._backend.pairs()
 
     def submit(self, session: str, request: Request, *, step: bool = False) -> Job:
         """Queue a run; with `step` it pauses after its first cycle."""
@@ -363,9 +379,25 @@ def _sentence(error: Exception) -> str:
 class LocalBackend:
     """The real pair, decoded in this process.
 
-    Imports happen in the worker: torch and transformers take seconds, and the first page has to
-    appear before that.
+    torch and transformers take seconds to import: that waits until something needs them.
     """
+
+    def pairs(self) -> tuple[PairChoice, ...]:
+        """The default pair, and whatever else is on this disk already; a run starts no download
+        of tens of gigabytes from a page."""
+        from eagle3_viz.pairs import EMBEDDED, KNOWN_PAIRS, is_local
+
+        return tuple(
+            PairChoice(
+                spec.name,
+                spec.title,
+                ""
+                if spec.target == EMBEDDED or is_local(spec)
+                else f"needs {spec.memory_gb:.0f} GB and a download"
+                + ("" if spec.tried else "; not tried here"),
+            )
+            for spec in KNOWN_PAIRS
+        )
 
     def load(self, name: str | None, progress: Progress) -> Any:
         """`pairs.load_pair`; raises `pairs.PairError`."""
@@ -388,3 +420,15 @@ class LocalBackend:
         yield from run(
             pair, request.prompt, request.config, system=request.system, baseline=baseline
         )
+
+
+_shared: list[Engine] = []
+_sharing = threading.Lock()
+
+
+def shared_engine(backend: Backend | None = None) -> Engine:
+    """The engine of this process, started by the first call; only that call's backend counts."""
+    with _sharing:
+        if not _shared:
+            _shared.append(Engine(backend or LocalBackend()))
+        return _shared[0]

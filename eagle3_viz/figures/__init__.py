@@ -1,0 +1,1 @@
+"""Charts: pure functions from a trace to a Plotly figure."""

@@ -1,0 +1,43 @@
+"""What every chart has in common: size, margins, legend, a title that is never read as markup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from eagle3_viz.figures.colours import Palette
+
+HEIGHT = 270  # px
+
+
+def framed(
+    bars: Sequence[go.Bar | go.Scatter],
+    *,
+    title: str,
+    x: str,
+    y: str,
+    colours: Palette,
+    height: int = HEIGHT,
+) -> go.Figure:
+    """A figure of `bars` with a left-aligned title and the legend below it.
+
+    `title`, `x` and `y` are Plotly text: pass token text through `text.literal` first.
+    """
+    figure = go.Figure(data=list(bars))
+    axis = {"gridcolor": colours.line, "zeroline": False, "title": {"standoff": 6}}
+    figure.update_layout(
+        height=height,
+        margin={"l": 46, "r": 8, "t": 62, "b": 40},
+        title={"text": title, "x": 0, "xanchor": "left", "font": {"size": 14}},
+        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12}},
+        barmode="overlay",
+        bargap=0.15,
+        hovermode="closest",
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"color": colours.ink, "size": 12},
+    )
+    figure.update_xaxes(**axis, title_text=x, showgrid=False)
+    figure.update_yaxes(**axis, title_text=y, rangemode="tozero")
+    return figure

@@ -1,0 +1,76 @@
+"""The controls of a run as plain values, and the configuration they amount to.
+
+Whatever values the controls hold, `Settings.config` is a configuration that has a meaning: values
+that contradict each other give way here, in one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eagle3_viz.config import DecodeConfig, Method, Rule, Sampling, TreeShape
+from eagle3_viz.records import RecordLevel
+
+MAX_DEPTH, MAX_TOP_K, MAX_TOTAL = 8, 10, 64
+MAX_NEW_TOKENS = 1024
+MAX_TEMPERATURE = 2.0
+MAX_PROMPT_CHARS = 8000
+
+METHODS: dict[Method, str] = {"eagle3": "EAGLE-3", "ar": "Autoregression"}
+RULES: dict[Rule, str] = {
+    "greedy": "greedy",
+    "topk": "topk (tree)",
+    "sample": "sample (chain)",
+}
+LEVELS: dict[RecordLevel, str] = {
+    "full": "full: distributions and pruned candidates",
+    "outcomes": "outcomes: tree and verdicts",
+    "off": "off: text and timings",
+}
+
+
+def rules_for(temperature: float) -> tuple[Rule, ...]:
+    """The rules that fit a temperature: 0 is greedy, everything else draws."""
+    return ("greedy",) if temperature == 0 else ("topk", "sample")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Values of the controls. total counts the root; sample turns the tree into a chain."""
+
+    method: Method = "eagle3"
+    rule: Rule = "greedy"
+    temperature: float = 0.0
+    depth: int = 3
+    top_k: int = 4
+    total: int = 10
+    target_top_k: int = 0
+    target_top_p: float = 1.0
+    max_new_tokens: int = 128
+    seed: int = 0
+    record: RecordLevel = "full"
+
+    @property
+    def effective_rule(self) -> Rule:
+        """`rule` where it fits the temperature, else the first one that does."""
+        fitting = rules_for(self.temperature)
+        return self.rule if self.rule in fitting else fitting[0]
+
+    @property
+    def shape(self) -> TreeShape:
+        """The tree asked for, no larger than what depth and top_k can propose."""
+        top_k = 1 if self.effective_rule == "sample" else self.top_k
+        pool = top_k + self.depth * top_k**2
+        return TreeShape(min(max(self.total, 2), pool + 1), self.depth, top_k)
+
+    def config(self) -> DecodeConfig:
+        """The configuration of the run."""
+        return DecodeConfig(
+            method=self.method,
+            shape=self.shape,
+            sampling=Sampling(self.temperature, self.target_top_k, self.target_top_p),
+            rule=self.effective_rule,
+            max_new_tokens=self.max_new_tokens,
+            seed=self.seed,
+            record=self.record,
+        )
