@@ -137,11 +137,20 @@ def _distributions(
 ) -> Distributions:
     at = pair.at(context)
     children = nodes.token[nodes.parent == node]
-    p = None if pair.rule == "temperature-1" else _top(at.p)
     if not nodes.expanded[node]:
-        nan = math.nan
         return Distributions(
-            node, _top(at.p_raw), p, None, None, nan, nan, nan, _entropy(at.p_raw), nan, nan, nan
+            node,
+            p_raw=_top(at.p_raw),
+            p=_top(at.p),
+            q=None,
+            residual=None,
+            overlap=math.nan,
+            children_mass=0.0,
+            kl=math.nan,
+            entropy_p=_entropy(at.p_raw),
+            entropy_q=math.nan,
+            residual_mass=1.0,
+            expected_acceptance=0.0,
         )
     if pair.rule == "sample" and len(children):
         expected, rest = float(np.minimum(at.p, at.q).sum()), np.maximum(0.0, at.p - at.q)
@@ -152,7 +161,7 @@ def _distributions(
     return Distributions(
         node=node,
         p_raw=_top(at.p_raw),
-        p=p,
+        p=_top(at.p),
         q=_top(at.q),
         residual=_top(rest / rest.sum()) if drawn_from else None,
         overlap=float(np.minimum(at.p_raw, at.q).sum()),
