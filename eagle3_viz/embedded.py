@@ -323,8 +323,10 @@ def _disk_errors(folder: Path) -> Iterator[None]:
             f"De-quantizing the embedded target needs the packages of requirements.txt: {error}."
         ) from error
     except (OSError, SafetensorError) as error:
-        # safetensors reports an OSError of its own as text: "... Os { code: 28, ... }"
-        full = getattr(error, "errno", None) == errno.ENOSPC or "code: 28," in str(error)
+        # safetensors reports the system's error as text, "... (os error 28)"; 112 on Windows
+        full = getattr(error, "errno", None) == errno.ENOSPC or any(
+            f"(os error {code})" in str(error) for code in (errno.ENOSPC, 112)
+        )
         if full:
             raise PairError(f"The disk of {folder} is full: {_RETRY}.") from error
         if isinstance(error, PermissionError) or getattr(error, "errno", None) == errno.EROFS:

@@ -24,7 +24,10 @@ from huggingface_hub.utils import tqdm
 
 from eagle3_viz.embedded import PairError, Progress
 
-ALLOWED = ("*.safetensors", "*.json", "*.jinja", "tokenizer*", "pytorch_model*.bin")
+ALLOWED = (
+    *("*.safetensors", "pytorch_model*.bin", "*.json", "*.jinja"),
+    *("tokenizer.model", "merges.txt", "vocab.txt"),
+)
 _SUBFOLDERS = "*/*"
 _PICKLED = "*.bin"
 
@@ -152,8 +155,8 @@ def _sentence(repo_id: str, causes: list[BaseException]) -> str:
     last = causes[-1]
     if caused_by(PermissionError):
         return (
-            f"The hub cache {constants.HF_HUB_CACHE} is not writable: change its permissions or "
-            "set HF_HOME to a folder that is."
+            f"{repo_id} cannot be stored, the hub cache {constants.HF_HUB_CACHE} is not writable: "
+            "change its permissions or set HF_HOME to a folder that is."
         )
     if isinstance(last, HfHubHTTPError):
         return f"The hub refused {repo_id} (HTTP {last.response.status_code}): try again later."

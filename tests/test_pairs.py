@@ -1,0 +1,252 @@
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from eagle3_viz import embedded, hub, pairs
+from eagle3_viz.drafts.checkpoints import CheckpointError
+from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.embedded import PairError
+from eagle3_viz.pairs import EMBEDDED, KNOWN_PAIRS, is_local, load_pair, resolve
+from eagle3_viz.target import TargetError, TargetModel
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+CPU = torch.device("cpu")
+
+
+def model_folder(folder: Path, tensors: dict[str, torch.Tensor], **config: Any) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"hidden_size": 8, "vocab_size": 32} | config))
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return model_folder(tmp_path / "my-target", {"w": torch.zeros(5, 8)})
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> Path:
+    return model_folder(tmp_path / "my-draft", {"fc.weight": torch.zeros(8, 24)})
+
+
+@pytest.fixture
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Records what is asked of the hub; nothing is cached there."""
+    asked: list[str] = []
+
+    def fetch(repo_id: str, progress: object) -> Path:
+        asked.append(repo_id)
+        raise PairError("hub")
+
+    monkeypatch.setattr(hub, "fetch", fetch)
+    monkeypatch.setattr(hub, "cached_snapshot", lambda repo_id: None)
+    return asked
+
+
+def test_local_folders_resolve_with_their_provenance(target: Path, draft: Path) -> None:
+    pair = resolve(target=str(target), draft=str(draft))
+    assert pair.name == "my-target + my-draft"
+    assert (pair.target_folder, pair.draft_folder) == (target, draft)
+    assert pair.target_source.location == "my-target"
+    assert pair.target_source.parameters == 40
+    weights = (target / "model.safetensors").read_bytes()
+    assert pair.target_source.sha256 == hashlib.sha256(weights).hexdigest()
+    assert pair.draft_source is not None
+    assert pair.draft_source.parameters == 192
+
+
+def test_a_target_alone_has_no_draft(target: Path) -> None:
+    pair = resolve(target=str(target))
+    assert pair.name == "my-target"
+    assert pair.draft_folder is None
+    assert pair.draft_source is None
+
+
+def test_changed_weights_get_a_new_hash(target: Path) -> None:
+    before = pairs.weights_sha256(target)
+    save_file({"w": torch.ones(6, 8)}, target / "model.safetensors")
+    assert pairs.weights_sha256(target) != before
+
+
+def test_weights_too_large_to_hash_or_in_shards_have_no_hash(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "HASH_LIMIT", 10)
+    assert pairs.weights_sha256(target) == ""
+    monkeypatch.undo()
+    save_file({"v": torch.zeros(1)}, target / "model-2.safetensors")
+    assert pairs.weights_sha256(target) == ""
+
+
+def test_unknown_name_lists_the_known_and_suggests_the_closest() -> None:
+    with pytest.raises(PairError, match=r"did you mean 'llama-3\.1-8b'") as caught:
+        resolve("Llama3.1-8b")
+    assert all(spec.name in str(caught.value) for spec in KNOWN_PAIRS)
+
+
+def test_name_and_locations_together_are_refused(target: Path) -> None:
+    with pytest.raises(PairError, match="not both"):
+        resolve("smollm2-135m", target=str(target))
+
+
+@pytest.mark.parametrize("location", ["/no/such/folder", "./nowhere", "~/no-such/deep/folder"])
+def test_missing_folder_is_never_looked_up_on_the_hub(no_hub: list[str], location: str) -> None:
+    with pytest.raises(PairError, match="There is no folder"):
+        resolve(target=location)
+    assert no_hub == []
+
+
+def test_folder_without_a_config_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PairError, match=r"holds no config\.json"):
+        resolve(target=str(tmp_path))
+
+
+def test_hub_id_resolves_to_its_snapshot_and_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = tmp_path / "models--owner--model" / "snapshots" / COMMIT
+    model_folder(snapshot, {"w": torch.zeros(3)})
+    monkeypatch.setattr(hub, "fetch", lambda repo_id, progress: snapshot)
+    source = resolve(target="owner/model").target_source
+    assert (source.name, source.location, source.revision) == ("model", "owner/model", COMMIT)
+
+
+def test_draft_is_fetched_before_the_large_target(no_hub: list[str]) -> None:
+    with pytest.raises(PairError, match="hub"):
+        resolve(target="owner/huge", draft="owner/small")
+    assert no_hub == ["owner/small"]
+
+
+def test_draft_of_another_target_is_refused(target: Path, tmp_path: Path) -> None:
+    other = model_folder(tmp_path / "other", {"fc.weight": torch.zeros(8, 48)})
+    with pytest.raises(PairError, match="hidden size 16, and my-target has 8"):
+        resolve(target=str(target), draft=str(other))
+
+
+def test_known_pair_larger_than_the_memory_is_refused_before_the_download(
+    no_hub: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "available_memory", lambda device: 25_000_000_000)
+    with pytest.raises(PairError, match=r"145\.0 GB of memory .* 25\.0 GB free"):
+        resolve("llama-3.3-70b")
+    assert no_hub == []
+
+
+def test_unknown_free_memory_stops_nobody(
+    no_hub: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "available_memory", lambda device: None)
+    with pytest.raises(PairError, match="hub"):
+        resolve("llama-3.3-70b")
+    assert no_hub == ["yuhuili/EAGLE3-LLaMA3.3-Instruct-70B"]
+
+
+def test_available_memory_is_what_the_kernel_calls_available() -> None:
+    text = Path("/proc/meminfo").read_text() if Path("/proc/meminfo").is_file() else ""
+    if "MemAvailable" not in text:
+        pytest.skip("this system has no /proc/meminfo")
+    total = next(int(line.split()[1]) for line in text.splitlines() if "MemTotal" in line) * 1024
+    free = pairs.available_memory(CPU)
+    assert free is not None
+    assert 0 < free <= total
+
+
+def test_known_pairs_have_distinct_names_and_the_tried_one_first() -> None:
+    assert len({spec.name for spec in KNOWN_PAIRS}) == len(KNOWN_PAIRS)
+    assert [spec.tried for spec in KNOWN_PAIRS] == [True] + [False] * (len(KNOWN_PAIRS) - 1)
+    for spec in KNOWN_PAIRS[1:]:  # bfloat16: two bytes a parameter, and the draft on top
+        assert 2 * spec.target_parameters_b < spec.memory_gb < 2.2 * spec.target_parameters_b + 0.5
+
+
+def test_a_known_pair_is_local_when_both_halves_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = KNOWN_PAIRS[1]
+    have = {spec.target}
+    monkeypatch.setattr(hub, "cached_snapshot", lambda repo: Path() if repo in have else None)
+    assert not is_local(spec)
+    have.add(spec.draft)
+    assert is_local(spec)
+
+
+def test_default_is_not_local_before_it_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EAGLE3_VIZ_CACHE", str(tmp_path))
+    assert not is_local(KNOWN_PAIRS[0])
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (TargetError("it is a hybrid"), "^it is a hybrid$"),
+        (OSError("Can't load tokenizer.\nMore text"), "could not be loaded: Can't load tokenizer"),
+        (torch.OutOfMemoryError("CUDA out of memory"), "memory ran out"),
+        (ImportError("needs sentencepiece"), "needs sentencepiece"),
+    ],
+)
+def test_target_that_does_not_load_is_one_sentence(
+    target: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
+) -> None:
+    def load(folder: Path, **options: Any) -> TargetModel:
+        raise error
+
+    monkeypatch.setattr(TargetModel, "load", load)
+    with pytest.raises(PairError, match=expected) as caught:
+        load_pair(target=str(target), dtype=torch.float32, device=CPU)
+    assert "\n" not in str(caught.value)
+
+
+def test_draft_that_does_not_load_is_one_sentence(
+    target: Path, draft: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(folder: Path, target: object) -> Eagle3Draft:
+        raise CheckpointError("lm_head.weight is missing")
+
+    monkeypatch.setattr(TargetModel, "load", lambda folder, **options: object())
+    monkeypatch.setattr(Eagle3Draft, "load", load)
+    with pytest.raises(PairError, match=r"^lm_head\.weight is missing$"):
+        load_pair(target=str(target), draft=str(draft), dtype=torch.float32, device=CPU)
+
+
+def test_pair_that_outgrows_the_memory_in_its_dtype_is_not_loaded(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "available_memory", lambda device: 40 * 4 - 1)
+    with pytest.raises(PairError, match="my-target in float32 needs"):
+        load_pair(target=str(target), dtype=torch.float32, device=CPU)
+
+
+@pytest.mark.slow
+def test_default_pair_loads_and_its_draft_reads_its_target(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    stages: list[str] = []
+    pair = load_pair(device=CPU, progress=lambda stage, done, total: stages.append(stage))
+    assert pair.name == "smollm2-135m"
+    assert pair.target_source.location == EMBEDDED
+    assert pair.target_source.parameters == 134_515_008  # SmolLM2-135M's published count
+    assert pair.target_source.sha256 == embedded.file_sha256(
+        embedded.embedded_folder() / "model.safetensors"
+    )
+    assert pair.draft_source is not None
+    assert pair.draft_source.parameters == 9_808_128
+    assert str(pair.target.dtype).removeprefix("torch.") in pair.dtype_reason
+    assert "Loading the target SmolLM2-135M-Instruct" in stages
+    assert isinstance(pair.draft, Eagle3Draft)
+    printed = capfd.readouterr()
+    assert printed.out + printed.err == ""
+
+
+@pytest.mark.slow
+def test_embedded_target_alone_serves_autoregression() -> None:
+    pair = load_pair(target=EMBEDDED, dtype=torch.float32, device=CPU)
+    assert pair.draft is None
+    assert pair.dtype_reason == "float32: asked for"
+    ids = pair.tokenizer("The capital of France is")["input_ids"]
+    first = int(pair.target.prefill(ids).logits.argmax())
+    assert pair.tokenizer.decode([first]) == " Paris"
