@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from eagle3_viz.backend import PairChoice, Progress, Request
 from eagle3_viz.config import DecodeConfig
-from eagle3_viz.service import Engine, Job, Phase, Progress, Request
+from eagle3_viz.service import Engine, Job, Phase
 from eagle3_viz.trace import Baseline, Trace
 from tests.synthetic import make_trace
 
@@ -46,6 +47,9 @@ class FakeBackend:
 
     def __post_init__(self) -> None:
         self.loading.set()
+
+    def pairs(self) -> tuple[PairChoice, ...]:
+        return (PairChoice("x", "a made-up pair"),)
 
     def load(self, name: str | None, progress: Progress) -> str:
         progress("reading weights", 0, 2)

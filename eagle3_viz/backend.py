@@ -1,0 +1,96 @@
+"""What the engine decodes with: the real pair, or whatever stands in for it in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eagle3_viz.config import DecodeConfig
+from eagle3_viz.trace import Baseline, Trace
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a job is asked to run. pair is a name of `pairs.KNOWN_PAIRS`, None for the default."""
+
+    prompt: str
+    config: DecodeConfig
+    pair: str | None = None
+    system: str | None = None
+
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class PairChoice:
+    """A pair on offer; `obstacle` says in a few words why it cannot be run here, "" if it can."""
+
+    name: str
+    title: str
+    obstacle: str = ""
+
+
+class Backend(Protocol):
+    """What the engine decodes with. All but `pairs` is called in the worker thread."""
+
+    def pairs(self) -> tuple[PairChoice, ...]:
+        """The pairs on offer, the default first."""
+
+    def load(self, name: str | None, progress: Progress) -> Any:
+        """A loaded pair; progress(stage, done, total) is called between stages."""
+
+    def measure(self, pair: Any, request: Request) -> Baseline:
+        """Autoregression on the request's own prompt, short."""
+
+    def run(
+        self, pair: Any, request: Request, baseline: Baseline | None
+    ) -> Generator[Trace, None, None]:
+        """The growing trace, yielded after prefill and after each cycle."""
+
+
+class LocalBackend:
+    """The real pair, decoded in this process.
+
+    torch and transformers take seconds to import: that waits until something needs them.
+    """
+
+    def pairs(self) -> tuple[PairChoice, ...]:
+        """The default pair, and whatever else is on this disk already; a run starts no download
+        of tens of gigabytes from a page."""
+        from eagle3_viz.pairs import EMBEDDED, KNOWN_PAIRS, is_local
+
+        return tuple(
+            PairChoice(
+                spec.name,
+                spec.title,
+                ""
+                if spec.target == EMBEDDED or is_local(spec)
+                else f"needs {spec.memory_gb:.0f} GB and a download"
+                + ("" if spec.tried else "; not tried here"),
+            )
+            for spec in KNOWN_PAIRS
+        )
+
+    def load(self, name: str | None, progress: Progress) -> Any:
+        """`pairs.load_pair`; raises `pairs.PairError`."""
+        from eagle3_viz.pairs import load_pair
+
+        return load_pair(name, progress=progress)
+
+    def measure(self, pair: Any, request: Request) -> Baseline:
+        """`run.measure_baseline` on the request's prompt."""
+        from eagle3_viz.run import measure_baseline
+
+        return measure_baseline(pair, request.prompt, system=request.system)
+
+    def run(
+        self, pair: Any, request: Request, baseline: Baseline | None
+    ) -> Generator[Trace, None, None]:
+        """`run.run` on the request's prompt."""
+        from eagle3_viz.run import run
+
+        yield from run(
+            pair, request.prompt, request.config, system=request.system, baseline=baseline
+        )
