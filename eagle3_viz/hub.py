@@ -75,7 +75,11 @@ def fetch(repo_id: str, progress: Progress) -> Path:
         return folder
     with hub_errors(repo_id):
         plan = snapshot_download(
-            repo_id, allow_patterns=list(ALLOWED), ignore_patterns=[_SUBFOLDERS], dry_run=True
+            repo_id,
+            allow_patterns=list(ALLOWED),
+            ignore_patterns=[_SUBFOLDERS],
+            tqdm_class=_reporting_bar(f"Looking up {repo_id}", 0, progress),
+            dry_run=True,
         )
         safe = any(file.filename.endswith(".safetensors") for file in plan)
         ignored = [_SUBFOLDERS, _PICKLED] if safe else [_SUBFOLDERS]
@@ -144,7 +148,7 @@ def _sentence(repo_id: str, causes: list[BaseException]) -> str:
         )
     if caused_by(OfflineModeIsEnabled):
         return (
-            f"{repo_id} is not in the local hub cache and HF_HUB_OFFLINE forbids fetching it: "
+            f"{repo_id} is not fully in the local hub cache and HF_HUB_OFFLINE forbids fetching it: "
             "unset HF_HUB_OFFLINE, or give a local folder."
         )
     if any(getattr(cause, "errno", None) == errno.ENOSPC for cause in causes):
@@ -161,7 +165,7 @@ def _sentence(repo_id: str, causes: list[BaseException]) -> str:
     if isinstance(last, HfHubHTTPError):
         return f"The hub refused {repo_id} (HTTP {last.response.status_code}): try again later."
     return (
-        f"{repo_id} is not in the local hub cache and the hub cannot be reached "
+        f"{repo_id} is not fully in the local hub cache and the hub cannot be reached "
         f"({type(last).__name__}): check the network, or give a local folder."
     )
 

@@ -130,7 +130,7 @@ def test_interrupt_during_a_download_is_not_swallowed(
 
 @pytest.mark.skipif(os.environ.get("HF_HUB_OFFLINE") != "1", reason="the hub client is online")
 def test_offline_client_without_a_cached_copy_says_so(cache: Path) -> None:
-    with pytest.raises(PairError, match="not in the local hub cache and HF_HUB_OFFLINE"):
+    with pytest.raises(PairError, match="not fully in the local hub cache and HF_HUB_OFFLINE"):
         hub.fetch(REPO, silent)
 
 
