@@ -46,11 +46,12 @@ def live_payload(
     """
     if first_cycle < 0:
         raise ValueError(f"first_cycle counts cycles from 0; got {first_cycle}")
-    cycles = trace.cycles[first_cycle:]
-    total = first_cycle + len(cycles)  # a live trace may grow while this runs
+    total = len(trace.cycles)  # once: a live trace grows while this runs
+    first = min(first_cycle, total)
+    cycles = trace.cycles[first:total]
     header = trace.header
     opening = _strip_pieces(trace, 0, min(total, MARGIN) + 1)[0]
-    pieces = _strip_pieces(trace, first_cycle + 1, total + 1)
+    pieces = _strip_pieces(trace, first + 1, total + 1)
     encoded = [_cycle(trace, cycle, texts) for cycle, texts in zip(cycles, pieces, strict=True)]
     return {
         "run": f"{header.started_at}#{header.seed}",
@@ -59,10 +60,10 @@ def live_payload(
         "method": header.method,
         "record": str(header.config.get("record", "full")),
         "rule_note": "" if header.method == "ar" else RULE_NOTES[header.rule],
-        "first_cycle": min(first_cycle, total),
+        "first_cycle": first,
         "total_cycles": total,
         "opening_text": opening,
-        "metrics": _metrics(trace),
+        "metrics": _metrics(trace, status),
         "selected_cycle": None if selected_cycle is None else int(selected_cycle),
         "selected_node": None if selected_node is None else int(selected_node),
         "cycles": encoded,
@@ -136,7 +137,8 @@ def _pruned(cycle: Cycle, nodes: Nodes) -> Json | None:
     node_of = {int(index): node for node, index in enumerate(kept)}  # -1 is the root
     dropped = [i for i in range(len(pool)) if i not in node_of]
     best = sorted(sorted(dropped, key=lambda i: -pool.score[i])[:PRUNED_LIMIT])
-    token, parent = [], []
+    token: list[int] = []
+    parent: list[int] = []
     for index in best:
         node_of[index] = len(kept) + len(token)
         token.append(int(pool.token[index]))
@@ -191,15 +193,8 @@ def _strip_pieces(trace: Trace, start: int, stop: int) -> list[list[str]]:
 
 def _labels(trace: Trace, cycles: Sequence[Cycle]) -> dict[str, list[str]]:
     """[label] or [label, hover] by token id, for every token the drawing of `cycles` names."""
-    wanted: set[int] = set()
-    for cycle in cycles:
-        wanted.update(cycle.tokens)
-        wanted.add(cycle.root)
-        if cycle.nodes is not None:
-            wanted.update(cycle.nodes.token.tolist())
-        if cycle.pool is not None:
-            wanted.update(cycle.pool.token.tolist())
-    return {str(int(t)): _label(trace, int(t)) for t in sorted(wanted)}
+    wanted: set[int] = set().union(*(cycle.token_ids for cycle in cycles))
+    return {str(t): _label(trace, t) for t in sorted(wanted)}
 
 
 def _label(trace: Trace, token: int) -> list[str]:
@@ -212,21 +207,26 @@ def _shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit] + "…"
 
 
-def _metrics(trace: Trace) -> list[Json]:
+def _metrics(trace: Trace, status: Status) -> list[Json]:
     """Name, value and an explanation of each figure above the strip, worded."""
     s: Summary = summary(trace)
-    measured = trace.header.baseline is not None
+    over = status in ("idle", "stopped", "failed")
+    awaited = trace.header.baseline is None and not over
     rows = [
         ("tokens", f"{s.tokens}", "tokens the run has produced, the prefill's one included"),
         ("tokens per cycle (tau)", _worded(s.tau, "{:.2f}"), "accepted drafts + 1, uncut cycles"),
         ("tokens/s", _worded(s.tokens_per_second, "{:.1f}"), "decode only, without recording"),
         (
             "speed-up over AR",
-            _worded(s.speedup, "{:.2f}×") if measured else "measuring…",
+            "measuring…" if awaited else _worded(s.speedup, "{:.2f}×"),
             "against autoregression through the same target, measured here",
         ),
-        ("verified, wasted", _worded(s.wasted_share, "{:.0%}"), "drafted nodes not accepted"),
-        ("cycle time", _worded(s.cycle_ms, "{:.1f} ms"), "mean, without recording"),
+        (
+            "nodes wasted",
+            _worded(s.wasted, "{:.0%}"),
+            "verified nodes not accepted",
+        ),
+        ("cycle time", _worded(s.cycle_ms, "{:.1f} ms"), "median, without recording"),
     ]
     return [{"name": name, "value": value, "hint": hint} for name, value, hint in rows]
 

@@ -13,6 +13,9 @@ export const STATE_WORDS = {
   bonus: "bonus",
 };
 
+const GAP = 6; // px between a node and its card
+const EDGE = 4; // px between a card and the border of the tree
+
 const STATE_NOTES = {
   root: "decided before this cycle; the draft starts here",
   unreached: "never tested: below a refused node or after an accepted sibling",
@@ -48,13 +51,39 @@ export function cardLines(node) {
   return lines.filter((line) => line.length > 0);
 }
 
+function overlap(a, b) {
+  const width = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+  const height = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+  return width > 0 && height > 0 ? width * height : 0;
+}
+
+// Where a card of `size` hides the fewest nodes: below its node, above it, beside it or in a corner.
+export function placeCard(anchor, size, bounds, obstacles) {
+  const inside = (at, length, limit) => Math.max(Math.min(at, limit - length - EDGE), EDGE);
+  const middle = (anchor.top + anchor.bottom - size.height) / 2;
+  const spots = [
+    [anchor.left, anchor.bottom + GAP],
+    [anchor.left, anchor.top - size.height - GAP],
+    [anchor.right + GAP, middle],
+    [bounds.width, bounds.height],
+    [bounds.width, 0],
+  ].map(([x, y]) => {
+    const left = inside(x, size.width, bounds.width);
+    const top = inside(y, size.height, bounds.height);
+    const box = { left, top, right: left + size.width, bottom: top + size.height };
+    const hidden = obstacles.reduce((sum, other) => sum + overlap(box, other), 0);
+    return { left, top, cost: hidden + 100 * overlap(box, anchor) };
+  });
+  return spots.reduce((best, spot) => (spot.cost < best.cost ? spot : best));
+}
+
 export class Card {
   constructor() {
     this.element = html("div", { class: "card", role: "tooltip", hidden: true });
   }
 
-  // `anchor` and `bounds` are in the pixels of the card's container.
-  show(node, { text, ruleNote, anchor, bounds }) {
+  // `anchor`, `bounds` and `obstacles` are in the pixels of the card's container.
+  show(node, { text, ruleNote, anchor, bounds, obstacles }) {
     const note = node.test ? ruleNote : STATE_NOTES[node.state];
     this.element.replaceChildren(
       html(
@@ -73,11 +102,8 @@ export class Card {
       note ? html("div", { class: "card-note" }, note) : "",
     );
     this.element.hidden = false;
-    const { offsetWidth: width, offsetHeight: height } = this.element;
-    const left = Math.min(Math.max(anchor.left, 4), Math.max(bounds.width - width - 4, 4));
-    const below = anchor.bottom + 6;
-    const fits = below + height <= bounds.height;
-    const top = fits || anchor.top - height - 6 < 0 ? below : anchor.top - height - 6;
+    const size = { width: this.element.offsetWidth, height: this.element.offsetHeight };
+    const { left, top } = placeCard(anchor, size, bounds, obstacles);
     this.element.style.left = `${left}px`;
     this.element.style.top = `${top}px`;
   }

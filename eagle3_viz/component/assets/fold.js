@@ -1,8 +1,8 @@
-// Which subtrees are shown. By default only children of the accepted path; `toggled` flips a node.
+// Which subtrees are shown. By default only children of the committed path are; `chosen` maps the
+// nodes a reader opened or closed to true or false; `forced` nodes are folded to save height.
 
-export function isOpen(node, { showAll, toggled, forced }) {
-  if (forced?.has(node.id)) return false;
-  return (showAll || node.onPath) !== toggled.has(node.id);
+export function isOpen(node, { showAll, chosen, forced }) {
+  return chosen.get(node.id) ?? (!forced?.has(node.id) && (showAll || node.onPath));
 }
 
 function descendants(tree, node) {
@@ -18,7 +18,7 @@ export function visibleTree(tree, folding) {
       node,
       children: open ? node.children : [],
       hidden: open ? 0 : descendants(tree, node),
-      closable: open && node.children.length > 0 && folding.toggled.has(node.id),
+      closable: open && node.children.length > 0 && folding.chosen.has(node.id),
     });
     if (open) for (const id of node.children) visit(tree.get(id));
   };
@@ -29,7 +29,7 @@ export function visibleTree(tree, folding) {
 // Subtrees that may be folded to save height, the least likely first.
 export function foldCandidates(tree, folding) {
   return [...tree.values()]
-    .filter((n) => !n.onPath && n.children.length > 0 && !folding.toggled.has(n.id))
+    .filter((n) => !n.onPath && n.children.length > 0 && !folding.chosen.has(n.id))
     .sort((a, b) => a.score - b.score || b.depth - a.depth)
     .map((n) => n.id);
 }

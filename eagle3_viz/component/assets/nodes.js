@@ -6,6 +6,7 @@ import { known, probability } from "./format.js";
 import { edgePath, edgeWidth, glyphWidth, isSmall } from "./layout.js";
 
 const GLYPH = { rejected: "✕", recovered: "◆", bonus: "★" };
+const DECIDED_STATES = new Set(["accepted", "rejected", "recovered", "bonus"]);
 const ORDER = { pruned: 0, unreached: 1, rejected: 2, bonus: 3, recovered: 3, accepted: 4 };
 
 function bars(placed) {
@@ -27,7 +28,7 @@ function bars(placed) {
   });
 }
 
-function words(placed, density, size) {
+function words(placed, size) {
   const { node, x, y, padding, label } = placed;
   const hasBars = placed.bars && (known(node.p) || known(node.q));
   const baseline = y + size * 0.34 - (hasBars ? placed.height * 0.13 : 0);
@@ -83,7 +84,7 @@ function describe(node, text, hidden) {
 export function drawNode(placed, density, text) {
   const { node, x, y, width, height } = placed;
   const small = isSmall(node.state);
-  const shape = { ...placed, bars: node.state === "accepted" || node.state === "rejected" || node.state === "recovered" || node.state === "bonus" };
+  const shape = { ...placed, bars: DECIDED_STATES.has(node.state) };
   return svg(
     "g",
     {
@@ -102,7 +103,7 @@ export function drawNode(placed, density, text) {
       rx: small ? Math.min(5, height / 3) : 8,
     }),
     ...(shape.bars ? bars(shape) : []),
-    ...words(shape, density, small ? density.smallText : density.text),
+    ...words(shape, small ? density.smallText : density.text),
     badge(shape, density),
   );
 }

@@ -28,10 +28,11 @@ export function barOf(cycle) {
 export function describeCycle(cycle, store) {
   if (!cycle) return "cycle not received yet";
   const { accepted, cap } = barOf(cycle);
-  const words = [`cycle ${cycle.i + 1} of ${store.cycles.length}`];
-  if (store.meta.method !== "ar") words.push(`${accepted} accepted`);
+  const alone = store.meta.method === "ar";
   const token = store.hover(cycle.tokens[cycle.tokens.length - 1]);
-  if (cap) words.push(`${cap} ${token}`);
+  const words = [`${alone ? "step" : "cycle"} ${cycle.i + 1} of ${store.cycles.length}`];
+  if (!alone) words.push(`${accepted} accepted`);
+  if (cap) words.push(alone ? token : `${cap} ${token}`);
   if (cycle.cut) words.push(`cut: ${cycle.finish}`);
   if (cycle.ms !== null) words.push(`${cycle.ms.toFixed(1)} ms`);
   return words.join(" · ");
@@ -77,7 +78,7 @@ export class Scrubber {
     });
     this.shade = svg("rect", { class: "shade", y: 0, height: BASE });
     this.marker = svg("path", { class: "marker" });
-    this.element.append(svg("path", { class: "base", d: `M0 ${BASE + 0.5}H4000` }), this.shade);
+    this.element.append(svg("line", { class: "base", x1: 0, x2: "100%", y1: BASE + 0.5, y2: BASE + 0.5 }), this.shade);
     for (const kind of ["accepted", "recovered", "bonus", "plain"]) {
       this.bars[kind] = svg("path", { class: `cap ${kind}` });
       this.element.append(this.bars[kind]);
@@ -128,6 +129,7 @@ export class Scrubber {
     const state = `${store.run}/${store.revision}/${width}`;
     if (state !== this.drawn) {
       this.drawn = state;
+      this.element.classList.toggle("fine", this.pitch < 5);
       const paths = barPaths(store, this.pitch);
       for (const [kind, d] of Object.entries(paths)) this.bars[kind].setAttribute("d", d);
     }

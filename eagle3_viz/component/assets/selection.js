@@ -3,7 +3,8 @@
 // Selections travel to Python and come back in later payloads. An echo of what was sent is
 // dropped, or a slow reply would undo a newer choice; anything else is Python's own wish.
 
-export const DECIDED = -1; // the recovered or bonus token, which is no node of the draft tree
+// The recovered or bonus token, which is no node of the draft tree; -1 is "no parent".
+export const DECIDED = -2;
 
 const keyOf = (cycle, node) => `${cycle ?? "live"}/${node ?? "-"}`;
 

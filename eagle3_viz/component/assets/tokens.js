@@ -6,6 +6,7 @@ import { ORIGINS } from "./model.js";
 const MARKS = { recovered: "◆", bonus: "★" };
 const BLANK = /([·␣⇥↵␍])/u;
 const PREFILL = -1;
+const LINE = 27; // px, as in the style sheet
 
 // Blanks are faint and lines may break before a space; a newline token really breaks the line.
 export function runs(text) {
@@ -33,16 +34,17 @@ function token(text, origin) {
 
 export class TokenStrip {
   constructor(onPick) {
-    this.element = html("div", { class: "strip", tabindex: 0, "aria-label": "Generated tokens" });
+    this.lines = html("div", { class: "lines", tabindex: 0, "aria-label": "Generated tokens" });
+    this.element = html("div", { class: "strip" }, this.lines);
     this.groups = new Map();
     this.sticky = true;
     this.selected = null;
-    this.element.addEventListener("click", (event) => {
+    this.lines.addEventListener("click", (event) => {
       const group = event.target.closest(".cycle");
       if (group?.dataset.cycle >= 0) onPick(Number(group.dataset.cycle));
     });
-    this.element.addEventListener("scroll", () => {
-      const { scrollTop, scrollHeight, clientHeight } = this.element;
+    this.lines.addEventListener("scroll", () => {
+      const { scrollTop, scrollHeight, clientHeight } = this.lines;
       this.sticky = scrollHeight - scrollTop - clientHeight < 12;
     });
   }
@@ -57,13 +59,13 @@ export class TokenStrip {
         this.groups.delete(index);
       }
     }
-    if (this.sticky) this.element.scrollTop = this.element.scrollHeight;
+    if (this.sticky) this.lines.scrollTop = this.lines.scrollHeight;
   }
 
   clear(run) {
     this.run = run;
     this.groups.clear();
-    this.element.replaceChildren();
+    this.lines.replaceChildren();
     this.sticky = true;
   }
 
@@ -74,7 +76,7 @@ export class TokenStrip {
     const element = html("span", { class: "cycle", "data-cycle": index });
     element.append(...texts.map((text, at) => token(text, origins[at])));
     if (known) known.element.replaceWith(element);
-    else this.element.insertBefore(element, this.after(index));
+    else this.lines.insertBefore(element, this.after(index));
     this.groups.set(index, { element, content });
     element.classList.toggle("selected", index === this.selected);
   }
@@ -89,7 +91,7 @@ export class TokenStrip {
   }
 
   select(index, follow) {
-    if (index === this.selected) return;
+    if (index === this.selected || index < 0) return;
     this.groups.get(this.selected)?.element.classList.remove("selected");
     this.selected = index;
     const group = this.groups.get(index)?.element;
@@ -99,9 +101,10 @@ export class TokenStrip {
 
   // Scrolls the strip alone; scrollIntoView would move the page as well.
   reveal(group) {
-    const box = this.element.getBoundingClientRect();
+    const box = this.lines.getBoundingClientRect();
     const mine = group.getBoundingClientRect();
-    if (mine.top < box.top) this.element.scrollTop -= box.top - mine.top + 8;
-    else if (mine.bottom > box.bottom) this.element.scrollTop += mine.bottom - box.bottom + 8;
+    if (mine.top >= box.top - 2 && mine.bottom <= box.bottom + 2) return;
+    const line = Math.floor((mine.top - box.top + this.lines.scrollTop) / LINE);
+    this.lines.scrollTop = Math.max(line - 1, 0) * LINE;
   }
 }

@@ -10,7 +10,7 @@ export class TreeView {
   constructor({ measure, onPick }) {
     this.measure = measure;
     this.onPick = onPick;
-    this.toggled = new Set();
+    this.chosen = new Map();
     this.showAll = false;
     this.focused = null;
     this.canvas = svg("svg", { class: "tree", role: "group", "aria-label": "Draft tree" });
@@ -28,7 +28,7 @@ export class TreeView {
     if (key !== this.drawn) {
       if (state.cycle?.i !== this.cycleIndex) {
         this.cycleIndex = state.cycle?.i;
-        this.toggled.clear();
+        this.chosen.clear();
       }
       this.drawn = this.keyOf(state);
       this.draw();
@@ -37,7 +37,7 @@ export class TreeView {
   }
 
   keyOf({ store, cycle, width, height, notice }) {
-    const folds = [...this.toggled].join();
+    const folds = [...this.chosen].join();
     const content = cycle ? `${cycle.i}/${cycle.tokens.length}/${cycle.nodes?.token.length}` : "";
     return [store.run, content, width, height, this.showAll, folds, notice].join("|");
   }
@@ -113,14 +113,13 @@ export class TreeView {
   }
 
   toggle(id) {
-    if (this.toggled.has(id)) this.toggled.delete(id);
-    else this.toggled.add(id);
+    this.chosen.set(id, this.layout.nodes.get(id).hidden > 0);
     this.show(this.state);
   }
 
   setShowAll(on) {
     this.showAll = on;
-    this.toggled.clear();
+    this.chosen.clear();
     this.show(this.state);
   }
 
@@ -136,17 +135,20 @@ export class TreeView {
       return;
     }
     const frame = this.element.getBoundingClientRect();
-    const box = this.elements.get(id).getBoundingClientRect();
     this.card.show(placed.node, {
       text: this.state.store.hover(placed.node.token),
       ruleNote: this.state.store.meta.rule_note,
-      anchor: {
-        left: box.left - frame.left,
-        top: box.top - frame.top,
-        bottom: box.bottom - frame.top,
-      },
+      anchor: this.onScreen(placed),
       bounds: { width: frame.width, height: frame.height },
+      obstacles: [...this.layout.nodes.values()].map((other) => this.onScreen(other)),
     });
+  }
+
+  // A node's box in the pixels of the tree area, whatever is scrolled.
+  onScreen({ x, y, width, height }) {
+    const left = x - this.scroller.scrollLeft;
+    const top = y - height / 2 - this.scroller.scrollTop;
+    return { left, top, right: left + width, bottom: top + height };
   }
 
   key(event, id) {

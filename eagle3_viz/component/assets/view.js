@@ -95,6 +95,7 @@ class LiveView {
     this.scrubber.update(store, width);
     this.scrubber.select(index, description);
     this.caption.textContent = description;
+    this.live.textContent = store.running ? "live" : "latest";
     this.live.setAttribute("aria-pressed", follow);
     this.live.style.visibility = store.running || !follow ? "visible" : "hidden";
     this.all.style.visibility = cycle?.nodes ? "visible" : "hidden";
