@@ -110,7 +110,7 @@ def accept_sample_chain(
     q: torch.Tensor,  # [T - 1, V], distribution each drafted token was drawn from, zero-filled
     draws: Draws,
 ) -> Verdict:
-    """A chain of tokens drawn from q: accept with min(1, p/q), else draw the residual (MATH.md 1.1).
+    """A chain drawn from q: accept with min(1, p/q), else draw the residual (MATH.md 1.1).
 
     Row i of `q` is the distribution after node i. Raises ValueError when the tree is no chain.
     """
@@ -162,9 +162,7 @@ def _p_of_nodes(tree: DraftTree, p: torch.Tensor) -> torch.Tensor:
 def _verdict(
     path: list[int], tokens: list[float], decided: int, children: list[int], tests: list[Test]
 ) -> Verdict:
-    if children:
-        origin = Origin.RECOVERED
-    else:
-        origin = Origin.BONUS if tests else Origin.PLAIN
+    without_children = Origin.BONUS if tests else Origin.PLAIN
+    origin = Origin.RECOVERED if children else without_children
     committed = (*(int(tokens[node]) for node in path[1:]), decided)
     return Verdict(tuple(path), committed, origin, tuple(tests))

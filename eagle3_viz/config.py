@@ -34,8 +34,8 @@ class TreeShape:
             )
         if self.total - 1 > self.pool_size:
             raise ValueError(
-                f"total={self.total} asks for {self.total - 1} drafted nodes, but depth={self.depth} "
-                f"and top_k={self.top_k} propose only {self.pool_size}; "
+                f"total={self.total} asks for {self.total - 1} drafted nodes, but "
+                f"depth={self.depth} and top_k={self.top_k} propose only {self.pool_size}; "
                 f"lower total to {self.pool_size + 1} or raise depth or top_k"
             )
 
@@ -50,7 +50,7 @@ class TreeShape:
         return self.depth + 1
 
     def clipped(self, *, levels: int, top_k: int) -> TreeShape:
-        """The largest shape within this one that has at most `levels` levels and `top_k` children."""
+        """The largest shape within this one with at most `levels` levels and `top_k` children."""
         depth, k = min(self.depth, levels - 1), min(self.top_k, top_k)
         return TreeShape(min(self.total, 1 + k + depth * k * k), depth, k)
 
@@ -59,7 +59,7 @@ class TreeShape:
 class Sampling:
     """The target's sampling transform ("warping"). temperature 0 is greedy.
 
-    Applied in transformers' order: temperature, then top-k, then top-p. top_k 0 and top_p 1 are off.
+    Applied in transformers' order: temperature, top-k, top-p. top_k 0 and top_p 1 are off.
     """
 
     temperature: float = 0.0
@@ -107,8 +107,8 @@ class DecodeConfig:
             )
         if self.rule == "sample" and self.method != "ar" and self.shape.top_k != 1:
             raise ValueError(
-                f"rule='sample' drafts a chain here: it needs top_k=1, got top_k={self.shape.top_k}; "
-                "use rule='topk' for a tree"
+                "rule='sample' drafts a chain here: it needs top_k=1, "
+                f"got top_k={self.shape.top_k}; use rule='topk' for a tree"
             )
         if self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1; got {self.max_new_tokens}")

@@ -13,8 +13,8 @@ from eagle3_viz.drafts.base import Draft
 from eagle3_viz.endings import Endings
 from eagle3_viz.recording import Observation, observe
 from eagle3_viz.records import Cycle, Finish, Origin, Prefill, Timing
-from eagle3_viz.sampling import Draws, warp
-from eagle3_viz.target import Step, TargetModel
+from eagle3_viz.sampling import Draws, arg_max, warp
+from eagle3_viz.target import TargetModel
 from eagle3_viz.timer import PhaseTimer
 from eagle3_viz.tree import DraftTree, root_only
 
@@ -126,16 +126,8 @@ class _Loop:
         return accept_sample_chain(tree, p, q, self.draws), p, q
 
 
-def arg_max(logits: torch.Tensor) -> torch.Tensor:
-    """Arg-max [T] of logits [T, V]; the lowest index among ties, in every number format.
-
-    Through float32: the bfloat16 arg-max of PyTorch's CPU backend is ten times slower.
-    """
-    return logits.float().max(-1).indices
-
-
 def spread_q(tree: DraftTree, draft: Draft, vocabulary: int) -> torch.Tensor:
-    """q of each expanded node over the target's vocabulary, [E, V]; zero where the draft has none."""
+    """q of each expanded node over the target's vocabulary, [E, V]; zero outside the draft's."""
     logprobs = torch.cat(tree.q_logprobs)
     ids = draft.to_target(torch.arange(logprobs.shape[-1], device=logprobs.device))
     q = logprobs.new_zeros(len(logprobs), vocabulary)
@@ -180,7 +172,7 @@ def _cycle(
 
 def timing(laps: Sequence[tuple[str, float]]) -> Timing:
     """Sum laps of the same phase; drafting stays apart by level."""
-    total = {name: 0.0 for name in ("tree", "verify", "accept", "commit", "record")}
+    total = dict.fromkeys(("tree", "verify", "accept", "commit", "record"), 0.0)
     for name, ms in laps:
         if name != "draft":
             total[name] += ms

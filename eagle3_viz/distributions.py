@@ -1,13 +1,14 @@
-"""p, q and the residual at the nodes the walk visited, cut to their heads with full-vocabulary scalars."""
+"""p, q and the residual at the visited nodes: their heads, and scalars over the vocabulary."""
 
 from __future__ import annotations
 
 import torch
 
-from eagle3_viz.acceptance import Verdict, residual_sample, residual_topk
+from eagle3_viz.acceptance import Verdict
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.records import Distributions, Top
+from eagle3_viz.sampling import arg_max
 from eagle3_viz.tree import DraftTree
 
 HEAD = 20
@@ -41,8 +42,7 @@ def observe_distributions(
     if draft is not None:
         ids = draft.to_target(torch.arange(draft.vocabulary_size, device=logits.device))
     return tuple(
-        _at_node(config, tree, node, logits[node] - log_z[node], ids, p, q)
-        for node in verdict.path
+        _at_node(config, tree, node, logits[node] - log_z[node], ids, p, q) for node in verdict.path
     )
 
 
@@ -59,7 +59,6 @@ def _at_node(
     children = (tree.parent == node).nonzero()[:, 0]
     child_tokens = tree.token[children]
     log_q = q_row_of(tree, node)
-    warped = None if p is None or config.sampling.is_identity else p[node]
     residual, residual_mass, expected = _rule(config, node, child_tokens, log_p, p, q)
     overlap = kl = entropy_q = float("nan")
     q_top = None
@@ -72,7 +71,7 @@ def _at_node(
     return Distributions(
         node=node,
         p_raw=_top(p_raw),
-        p=None if warped is None else _top(warped),
+        p=_warped_top(config, node, log_p, p),
         q=q_top,
         residual=residual,
         overlap=overlap,
@@ -97,15 +96,32 @@ def _rule(
     if len(child_tokens) == 0:
         return None, 1.0, 0.0
     if p is None:
-        hit = float((child_tokens == log_p.argmax()).any())
+        hit = float((child_tokens == arg_max(log_p[None])).any())
         return None, 1.0 - hit, hit
     if q is not None:
-        left = residual_sample(p[node], q[node])
+        left = (p[node] - q[node]).clamp(min=0.0)
         expected = float(torch.minimum(p[node], q[node]).sum())
     else:
-        left = residual_topk(p[node], child_tokens.tolist())
+        left = p[node].clone()
+        left[child_tokens] = 0.0
         expected = float(p[node][child_tokens].sum())
-    return _top(left / left.sum()), 1.0 - expected, expected
+    return _normalized_top(left), max(0.0, 1.0 - expected), expected
+
+
+def _warped_top(
+    config: DecodeConfig, node: int, log_p: torch.Tensor, p: torch.Tensor | None
+) -> Top | None:
+    """p at `node` where it differs from p_raw; one token of probability one under greedy."""
+    if p is None:
+        best = arg_max(log_p[None])[0]
+        return _top(torch.zeros_like(log_p).scatter_(0, best, 1.0))
+    return None if config.sampling.is_identity else _top(p[node])
+
+
+def _normalized_top(weights: torch.Tensor) -> Top | None:
+    """The head of weights [V] made a distribution; None when nothing is left to draw."""
+    total = weights.sum()
+    return _top(weights / total) if float(total) > 0 else None
 
 
 def _top(probabilities: torch.Tensor, ids: torch.Tensor | None = None) -> Top:

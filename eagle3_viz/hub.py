@@ -148,8 +148,8 @@ def _sentence(repo_id: str, causes: list[BaseException]) -> str:
         )
     if caused_by(OfflineModeIsEnabled):
         return (
-            f"{repo_id} is not fully in the local hub cache and HF_HUB_OFFLINE forbids fetching it: "
-            "unset HF_HUB_OFFLINE, or give a local folder."
+            f"{repo_id} is not fully in the local hub cache and HF_HUB_OFFLINE forbids "
+            "fetching it: unset HF_HUB_OFFLINE, or give a local folder."
         )
     if any(getattr(cause, "errno", None) == errno.ENOSPC for cause in causes):
         return (

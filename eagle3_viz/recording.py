@@ -12,6 +12,7 @@ from eagle3_viz.config import DecodeConfig
 from eagle3_viz.distributions import observe_distributions, q_row_of
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.records import Distributions, Miss, Nodes, NodeState, Origin, Pool
+from eagle3_viz.sampling import arg_max
 from eagle3_viz.tree import DraftTree
 
 
@@ -70,7 +71,7 @@ def _nodes(
 
 def one_hot_p(tree: DraftTree, logits: torch.Tensor) -> torch.Tensor:
     """p [T] of each node's token at temperature 0: one where it is the parent's arg-max."""
-    best = logits.max(-1).indices
+    best = arg_max(logits)
     return (best[tree.parent.clamp(min=0)] == tree.token).float()
 
 

@@ -175,6 +175,11 @@ class Prefill:
     draft_ms: float
     finish: Finish | None = None
 
+    @property
+    def token_ids(self) -> set[int]:
+        """Every token id this record mentions."""
+        return {self.token}
+
 
 @dataclass(frozen=True)
 class Cycle:
@@ -202,3 +207,15 @@ class Cycle:
     pool: Pool | None = None  # record="full"
     distributions: tuple[Distributions, ...] = field(default=())  # record="full"
     miss: Miss | None = None  # record="full"
+
+    @property
+    def token_ids(self) -> set[int]:
+        """Every token id this record mentions."""
+        ids = {self.root, *self.tokens}
+        arrays = [table.token for table in (self.nodes, self.pool) if table is not None]
+        for at in self.distributions:
+            tops = (at.p_raw, at.p, at.q, at.residual)
+            arrays += [top.token for top in tops if top is not None]
+        for array in arrays:
+            ids.update(array.tolist())
+        return ids if self.miss is None else ids | {self.miss.token}

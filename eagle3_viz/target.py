@@ -105,8 +105,8 @@ class TargetModel:
         self.cache = self._new_cache(n + GROWTH_STEP)
         ids = torch.tensor([token_ids], device=self.device)
         positions = torch.arange(n, device=self.device)
-        visible = torch.ones(n, n, dtype=torch.bool, device=self.device).tril()
-        step = self._forward(ids, positions, self._masks(visible, positions, positions), keep=1)
+        masks = self._masks(None, positions, positions)
+        step = self._forward(ids, positions, masks, keep=1)
         self.cache.set_length(n)
         return step
 
@@ -150,21 +150,22 @@ class TargetModel:
         )
         return Step(out.logits[0], self.taps.take())
 
-    def _masks(self, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> Any:
+    def _masks(
+        self, visible: torch.Tensor | None, queries: torch.Tensor, keys: torch.Tensor
+    ) -> Any:
         """Additive masks by attention kind, as transformers takes them.
 
-        visible bool [t, n]; queries [t] and keys [n] are positions. A plain causal prefill needs
-        none: the attention function masks it without materializing anything.
+        visible bool [t, n], None for causal; queries [t] and keys [n] are positions. A causal
+        prefill without window needs no mask: the attention function knows it.
         """
-        plain_prefill = len(queries) == len(keys)
-        masks = {}
+        masks: dict[str, torch.Tensor | None] = {}
         for kind, window in self._windows.items():
-            if plain_prefill and (window is None or len(keys) <= window):
+            if visible is None and (window is None or len(keys) <= window):
                 masks[kind] = None
                 continue
-            seen = visible
+            seen = keys[None] <= queries[:, None] if visible is None else visible
             if window is not None:
-                seen = visible & (keys[None, :] > queries[:, None] - window)
+                seen = seen & (keys[None] > queries[:, None] - window)
             masks[kind] = attention.additive_mask(seen, self._groups, self.dtype)
         return masks if _takes_mask_by_kind(self.config) else next(iter(masks.values()))
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
 
-from eagle3_viz.records import Cycle, Distributions, Nodes, NodeState, Pool, Top
+from eagle3_viz.records import Cycle, Distributions, Nodes, NodeState, Pool
 from eagle3_viz.trace import Trace
 
 MAX_TOP = 20
@@ -42,30 +41,8 @@ def _require(holds: bool | np.bool_, message: str) -> None:
 
 
 def _mentioned(trace: Trace) -> set[int]:
-    ids: set[int] = set(trace.header.prompt_ids)
-    if trace.prefill is not None:
-        ids.add(trace.prefill.token)
-    for cycle in trace.cycles:
-        ids.update(cycle.tokens)
-        for array in _token_arrays(cycle):
-            ids.update(array.tolist())
-        if cycle.miss is not None:
-            ids.add(cycle.miss.token)
-    return ids
-
-
-def _token_arrays(cycle: Cycle) -> Iterator[np.ndarray]:
-    for table in (cycle.nodes, cycle.pool):
-        if table is not None:
-            yield table.token
-    for distributions in cycle.distributions:
-        for top in _tops(distributions):
-            yield top.token
-
-
-def _tops(distributions: Distributions) -> Iterable[Top]:
-    tops = (distributions.p_raw, distributions.p, distributions.q, distributions.residual)
-    return [top for top in tops if top is not None]
+    ids = set(trace.header.prompt_ids).union(*(cycle.token_ids for cycle in trace.cycles))
+    return ids if trace.prefill is None else ids | trace.prefill.token_ids
 
 
 def _check_order(trace: Trace, position: int) -> None:
@@ -200,7 +177,8 @@ def _check_distributions(cycle: Cycle, distributions: Distributions) -> None:
         0 <= distributions.node < cycle.verified,
         f"distributions name no node: {distributions.node}",
     )
-    for top in _tops(distributions):
+    tops = (distributions.p_raw, distributions.p, distributions.q, distributions.residual)
+    for top in (top for top in tops if top is not None):
         _require(
             len(top.token) == len(top.probability) <= MAX_TOP,
             f"a distribution lists {len(top.token)} tokens, {len(top.probability)} probabilities, "

@@ -256,6 +256,4 @@ def make_tree(
     for _ in range(levels):
         visible[rows, up] = True
         up = ancestor[up]
-    return DraftTree(
-        token, parent, depth, visible, pool_index, pool, expanded, q_logprobs, levels
-    )
+    return DraftTree(token, parent, depth, visible, pool_index, pool, expanded, q_logprobs, levels)

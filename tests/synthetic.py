@@ -125,11 +125,9 @@ def _entropy(distribution: np.ndarray) -> float:
     return float(-(positive * np.log(positive)).sum())
 
 
-def _kl(p: np.ndarray, q: np.ndarray) -> float:
-    support = p > 0
-    if (q[support] == 0).any():
-        return math.inf
-    return float((p[support] * np.log(p[support] / q[support])).sum())
+def _kl(q: np.ndarray, p: np.ndarray) -> float:
+    support = q > 0
+    return float((q[support] * np.log(q[support] / p[support])).sum())
 
 
 def _distributions(
@@ -166,7 +164,7 @@ def _distributions(
         residual=_top(rest / rest.sum()) if drawn_from else None,
         overlap=float(np.minimum(at.p_raw, at.q).sum()),
         children_mass=float(at.p_raw[children].sum()),
-        kl=_kl(at.p_raw, at.q),
+        kl=_kl(at.q, at.p_raw),
         entropy_p=_entropy(at.p_raw),
         entropy_q=_entropy(at.q),
         residual_mass=1.0 - expected,

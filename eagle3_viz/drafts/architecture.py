@@ -59,7 +59,9 @@ class Eagle3Architecture:
         if self.norm_before_fc:
             shapes["input_norm.weight"] = (taps,)
         if self.fc_norm:
-            shapes |= {f"fc_norm.{k}.weight": (self.target_hidden_size,) for k in range(self.num_taps)}
+            shapes |= {
+                f"fc_norm.{k}.weight": (self.target_hidden_size,) for k in range(self.num_taps)
+            }
         for layer in range(self.num_layers):
             shapes |= self._layer_shapes(layer, inner)
         if self.final_norm:
@@ -74,7 +76,7 @@ class Eagle3Architecture:
         h, kv, ff = self.hidden_size, self.num_kv_heads * self.head_dim, self.intermediate_size
         width = 2 * h if layer == 0 else h
         prefix = f"layers.{layer}."
-        attention = {
+        attention: dict[str, tuple[int, ...]] = {
             "q_proj.weight": (inner, width),
             "k_proj.weight": (kv, width),
             "v_proj.weight": (kv, width),
@@ -84,7 +86,9 @@ class Eagle3Architecture:
             attention |= {"q_proj.bias": (inner,), "k_proj.bias": (kv,), "v_proj.bias": (kv,)}
         if self.qk_norm:
             attention |= {"q_norm.weight": (self.head_dim,), "k_norm.weight": (self.head_dim,)}
-        shapes = {f"{prefix}self_attn.{name}": shape for name, shape in attention.items()}
+        shapes: dict[str, tuple[int, ...]] = {
+            f"{prefix}self_attn.{name}": shape for name, shape in attention.items()
+        }
         norms = ["input_layernorm", "post_attention_layernorm"]
         norms += ["hidden_norm"] if layer == 0 else []
         shapes |= {f"{prefix}{name}.weight": (h,) for name in norms}

@@ -132,7 +132,9 @@ def _check_tensors(
 ) -> None:
     wanted = architecture.tensor_shapes()
     problems = [f"missing {key} {list(wanted[key])}" for key in sorted(wanted.keys() - tensors)]
-    problems += [f"unused {key} {list(tensors[key].shape)}" for key in sorted(tensors.keys() - wanted)]
+    problems += [
+        f"unused {key} {list(tensors[key].shape)}" for key in sorted(tensors.keys() - wanted)
+    ]
     problems += [
         f"misshapen {key}: expected {list(shape)}, found {list(tensors[key].shape)}"
         for key, shape in wanted.items()
@@ -193,5 +195,7 @@ def _integer(name: str, config: Mapping[str, Any], key: str, default: int | None
     value = config.get(key)
     value = default if value is None else value
     if not isinstance(value, int) or value < 1:
-        raise CheckpointError(f"{name}: config.json needs a positive integer {key}; found {value!r}")
+        raise CheckpointError(
+            f"{name}: config.json needs a positive integer {key}; found {value!r}"
+        )
     return value

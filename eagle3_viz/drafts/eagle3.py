@@ -30,8 +30,9 @@ class Eagle3Draft:
         self.architecture = arch = weights.architecture
         self.vocabulary_size = arch.draft_vocab_size
         self.device, self.dtype = target.device, target.dtype
-        place = {"device": self.device, "dtype": self.dtype}
-        tensors = {name: tensor.to(**place) for name, tensor in weights.tensors.items()}
+        tensors = {
+            name: tensor.to(self.device, self.dtype) for name, tensor in weights.tensors.items()
+        }
         self._embedding = tensors.pop("embed_tokens.weight", target.embedding.detach())
         self._head = tensors.pop("lm_head.weight", target.head.detach())
         self._fc, self._fc_bias = tensors["fc.weight"], tensors.get("fc.bias")
@@ -41,6 +42,7 @@ class Eagle3Draft:
         self._target_ids = torch.arange(len(offsets), device=self.device) + offsets
         self._rope = _Rope(arch.head_dim, arch.rope_theta, self.device, self.dtype)
         self._groups = arch.num_heads // arch.num_kv_heads
+        self._cache = torch.empty(0)
         self._capacity = 0
         self.reset()
 
@@ -76,7 +78,7 @@ class Eagle3Draft:
         ids = torch.tensor(tokens, device=self.device)
         positions = torch.arange(self._length, self._length + m, device=self.device)
         mask = None
-        if m > 1 and self._length or self.architecture.sliding_window:
+        if (m > 1 and self._length) or self.architecture.sliding_window:
             keys = torch.arange(self._length + m, device=self.device)
             visible = keys[None] <= positions[:, None]
             mask = additive_mask(self._windowed(visible, positions, keys), self._groups, self.dtype)

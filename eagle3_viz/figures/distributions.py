@@ -18,7 +18,7 @@ _P, _Q, _RESIDUAL = "p target", "q draft", "residual"
 def next_tokens(trace: Trace, at: Distributions, *, after: int, mode: Mode = "light") -> go.Figure:
     """p_raw, q and residual of the most likely tokens of all three as grouped bars.
 
-    The shade behind p and q is min(p, q). Diamonds mark the p the rule used where warping changed
+    The shade over p and q is min(p, q). Diamonds mark the p the rule used where warping changed
     it and it is more than one token. A missing bar is a probability that was not recorded: the
     token is outside that distribution's recorded head, or q is 0 outside the draft vocabulary.
     `after` is the token id of the node.
@@ -28,12 +28,13 @@ def next_tokens(trace: Trace, at: Distributions, *, after: int, mode: Mode = "li
     tokens = _most_likely([top for top in tops.values() if top is not None])
     columns = {name: _column(top, tokens) for name, top in tops.items() if top is not None}
     hover = [token_label(trace, token, HOVER_LIMIT) for token in tokens]
-    data = [*_shade(columns, colours)]
+    data: list[go.Bar | go.Scatter] = []
     for place, (name, colour) in enumerate(
         ((_P, colours.accepted), (_Q, colours.q), (_RESIDUAL, colours.decided))
     ):
         if name in columns:
             data.append(_bar(columns[name], name, place, colour, hover))
+    data += _shade(columns, colours)
     if trace.header.rule != "greedy" and at.p is not None:
         data.append(_warped(_column(at.p, tokens), hover, colours))
     figure = framed(
@@ -92,10 +93,13 @@ def _shade(columns: dict[str, list[float | None]], colours: Palette) -> list[go.
         go.Bar(
             x=np.arange(len(least)),
             y=least,
-            width=0.66,
-            offset=-0.46,
+            width=0.52,
+            offset=-0.39,
             name="min(p, q)",
-            marker_color=colours.overlap,
+            marker={
+                "color": "rgba(0,0,0,0)",
+                "pattern": {"shape": "/", "size": 5, "solidity": 0.3, "fgcolor": colours.ink},
+            },
             hoverinfo="skip",
         )
     ]

@@ -25,10 +25,10 @@ def framed(
     `title`, `x` and `y` are Plotly text: pass token text through `text.literal` first.
     """
     figure = go.Figure(data=list(bars))
-    axis = {"gridcolor": colours.line, "zeroline": False, "title": {"standoff": 6}}
+    axis = {"gridcolor": colours.line, "zeroline": False, "title": {"standoff": 14}}
     figure.update_layout(
         height=height,
-        margin={"l": 46, "r": 8, "t": 62, "b": 40},
+        margin={"l": 62, "r": 8, "t": 62, "b": 44},
         title={"text": title, "x": 0, "xanchor": "left", "font": {"size": 14}},
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12}},
         barmode="overlay",

@@ -12,12 +12,13 @@ PHASES = ("draft", "tree", "verify", "accept", "commit", "record")
 
 
 def time_per_cycle(trace: Trace, *, selected: int | None = None, mode: Mode = "light") -> go.Figure:
-    """Stacked milliseconds by phase, one bar a cycle, `selected` marked.
+    """Stacked milliseconds by phase, one bar a cycle, the one of index `selected` marked.
 
+    Cycles are numbered from 1, as on the screens.
     Recording is hatched: it is timed apart and counts in no speed.
     """
     colours = palette(mode)
-    index = [cycle.index for cycle in trace.cycles]
+    number = [cycle.index + 1 for cycle in trace.cycles]
     bars = []
     for phase in PHASES:
         ms = [getattr(cycle.timing, phase) for cycle in trace.cycles]
@@ -26,7 +27,7 @@ def time_per_cycle(trace: Trace, *, selected: int | None = None, mode: Mode = "l
         counted = phase != "record"
         bars.append(
             go.Bar(
-                x=index,
+                x=number,
                 y=ms,
                 name=phase if counted else "record (not counted)",
                 marker={
@@ -36,11 +37,17 @@ def time_per_cycle(trace: Trace, *, selected: int | None = None, mode: Mode = "l
                 hovertemplate=f"cycle %{{x}}: {phase} %{{y:.2f}} ms<extra></extra>",
             )
         )
-    figure = framed(bars, title="Time per cycle", x="cycle", y="ms", colours=colours)
-    figure.update_layout(barmode="stack", bargap=0.1)
-    figure.update_xaxes(range=[-0.6, max(len(index), 8) - 0.4])
+    figure = framed(bars, title="Time per cycle", x="", y="ms", colours=colours)
+    figure.update_layout(
+        barmode="stack",
+        bargap=0.1,
+        margin={"t": 34, "b": 84},
+        # six entries are too many for one line above the bars
+        legend={"y": -0.14, "yanchor": "top", "traceorder": "normal", "font": {"size": 11}},
+    )
+    figure.update_xaxes(range=[0.4, max(len(number), 8) + 0.6])
     if selected is not None:
         figure.add_vrect(
-            x0=selected - 0.5, x1=selected + 0.5, fillcolor=colours.overlap, line_width=0
+            x0=selected + 0.5, x1=selected + 1.5, fillcolor=colours.overlap, line_width=0
         )
     return figure

@@ -14,6 +14,7 @@ export const STATE_WORDS = {
 };
 
 const GAP = 6; // px between a node and its card
+const FAR = 4; // px² of hidden nodes that one px of distance weighs as much as
 const EDGE = 4; // px between a card and the border of the tree
 
 const STATE_NOTES = {
@@ -57,7 +58,8 @@ function overlap(a, b) {
   return width > 0 && height > 0 ? width * height : 0;
 }
 
-// Where a card of `size` hides the fewest nodes: below its node, above it, beside it or in a corner.
+// Where a card of `size` hides least of the nodes without being far from its own: below it, above
+// it, beside it or in a corner.
 export function placeCard(anchor, size, bounds, obstacles) {
   const inside = (at, length, limit) => Math.max(Math.min(at, limit - length - EDGE), EDGE);
   const middle = (anchor.top + anchor.bottom - size.height) / 2;
@@ -72,7 +74,8 @@ export function placeCard(anchor, size, bounds, obstacles) {
     const top = inside(y, size.height, bounds.height);
     const box = { left, top, right: left + size.width, bottom: top + size.height };
     const hidden = obstacles.reduce((sum, other) => sum + overlap(box, other), 0);
-    return { left, top, cost: hidden + 100 * overlap(box, anchor) };
+    const away = Math.hypot(left - anchor.left, top - anchor.bottom);
+    return { left, top, cost: hidden + 100 * overlap(box, anchor) + FAR * away };
   });
   return spots.reduce((best, spot) => (spot.cost < best.cost ? spot : best));
 }

@@ -1,0 +1,49 @@
+"""What a result needs to be repeated: versions, commit, command line."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+PACKAGES = ("torch", "transformers", "safetensors", "numpy")
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Python, the platform and the packages that shape a result."""
+    found = {name: version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), "platform": platform.platform(), **found}
+
+
+@cache
+def git_commit() -> str:
+    """Commit of the running source, "-dirty" when files differ; "" outside a checkout."""
+    here = Path(__file__).resolve().parent.parent
+    if not (here / ".git").exists():
+        return ""
+    try:
+        head = _git(here, "rev-parse", "HEAD")
+        changed = _git(here, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return head + ("-dirty" if changed else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=5,
+    )
+    return done.stdout.strip()
+
+
+def command_line() -> tuple[str, ...]:
+    """argv with the program's folder removed: traces are shared, paths of a machine are not."""
+    return (Path(sys.argv[0]).name, *sys.argv[1:])

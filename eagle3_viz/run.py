@@ -1,0 +1,131 @@
+"""A run on a loaded pair: the growing trace with its header, and the baseline beside it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Generator
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from eagle3_viz import provenance
+from eagle3_viz.chat import encode_chat, template_sha256
+from eagle3_viz.config import DecodeConfig
+from eagle3_viz.decode import decode
+from eagle3_viz.records import Cycle, Prefill
+from eagle3_viz.tokens import token_bytes
+from eagle3_viz.trace import Baseline, Header, Trace
+
+if TYPE_CHECKING:
+    from eagle3_viz.pairs import LoadedPair
+
+
+def run(
+    pair: LoadedPair,
+    prompt: str,
+    config: DecodeConfig,
+    *,
+    system: str | None = None,
+    baseline: Baseline | None = None,
+) -> Generator[Trace, None, None]:
+    """Decode `prompt`; yields the same growing Trace after prefill and after each cycle.
+
+    Raises ValueError when the pair has no draft but the method needs one, or the prompt does not
+    fit the context.
+    """
+    if config.method != "ar" and pair.draft is None:
+        raise ValueError(f"method {config.method!r} needs a draft; {pair.name} has none")
+    prompt_ids = encode_chat(pair.tokenizer, prompt, system)
+    trace = Trace(_header(pair, prompt, prompt_ids, config, baseline))
+    table = vocabulary_bytes(pair.tokenizer)
+    _spell(trace, table, set(prompt_ids))
+    for record in decode(pair.target, pair.draft, prompt_ids, config, table):
+        _spell(trace, table, record.token_ids)
+        if isinstance(record, Prefill):
+            trace.prefill = record
+        else:
+            trace.cycles.append(record)
+        yield trace
+
+
+def measure_baseline(
+    pair: LoadedPair, prompt: str, *, system: str | None = None, tokens: int = 32
+) -> Baseline:
+    """Autoregression on the same prompt through the same forward: median ms a token."""
+    config = DecodeConfig(method="ar", max_new_tokens=tokens + 1, record="off")
+    prompt_ids = encode_chat(pair.tokenizer, prompt, system)
+    times = [
+        record.timing.total
+        for record in decode(pair.target, None, prompt_ids, config)
+        if isinstance(record, Cycle)
+    ]
+    how = (
+        f"median of {len(times)} one-token steps on the same prompt, {_name(pair.target.dtype)}, "
+        f"{torch.get_num_threads()} threads, through the same target forward"
+    )
+    return Baseline(statistics.median(times) if times else float("nan"), len(times), _now(), how)
+
+
+@lru_cache(maxsize=2)
+def vocabulary_bytes(tokenizer: Any) -> list[bytes]:
+    """`tokens.token_bytes`, once per tokenizer."""
+    return token_bytes(tokenizer)
+
+
+def _spell(trace: Trace, table: list[bytes], ids: set[int]) -> None:
+    """Add the bytes of token ids that the trace mentions now.
+
+    Ids beyond the tokenizer are padding rows of the model's embedding: they have no bytes.
+    """
+    for token in ids - trace.token_bytes.keys():
+        trace.token_bytes[token] = table[token] if token < len(table) else b""
+
+
+def _header(
+    pair: LoadedPair,
+    prompt: str,
+    prompt_ids: list[int],
+    config: DecodeConfig,
+    baseline: Baseline | None,
+) -> Header:
+    target, uses_draft = pair.target, config.method != "ar"
+    return Header(
+        method=config.method,
+        rule=str(config.rule),
+        config=json.loads(json.dumps(asdict(config))),  # tuples become lists, as in the file
+        pair=pair.name,
+        target=pair.target_source,
+        draft=pair.draft_source if uses_draft else None,
+        dtype=_name(target.dtype),
+        device=str(target.device),
+        threads=torch.get_num_threads(),
+        versions=provenance.versions(),
+        git_commit=provenance.git_commit(),
+        argv=provenance.command_line(),
+        seed=config.seed,
+        chat_template_sha256=template_sha256(pair.tokenizer),
+        prompt=prompt,
+        prompt_ids=tuple(prompt_ids),
+        started_at=_now(),
+        draft_vocabulary=pair.draft.vocabulary_size if uses_draft and pair.draft else 0,
+        vocabulary=target.vocab_size,
+        context_limit=target.context_limit,
+        baseline=baseline,
+    )
+
+
+def with_baseline(trace: Trace, baseline: Baseline) -> None:
+    """Put a baseline measured after the run into its header."""
+    trace.header = replace(trace.header, baseline=baseline)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

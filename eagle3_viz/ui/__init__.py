@@ -1,0 +1,1 @@
+"""Parts of the pages that are more than layout: their state and their controls."""

@@ -1,0 +1,238 @@
+"""The controls of the Live page: prompt, method, pair, rule, tree, and the run buttons."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from eagle3_viz.backend import PairChoice
+from eagle3_viz.config import TreeShape
+from eagle3_viz.presets import DOMAINS, Preset, load_presets
+from eagle3_viz.service import Engine, Phase, Status
+from eagle3_viz.settings import (
+    LEVELS,
+    MAX_DEPTH,
+    MAX_NEW_TOKENS,
+    MAX_PROMPT_CHARS,
+    MAX_TEMPERATURE,
+    MAX_TOP_K,
+    MAX_TOTAL,
+    METHODS,
+    RULES,
+    Settings,
+    rules_for,
+)
+from eagle3_viz.ui import live_state as state
+
+
+@st.cache_resource(show_spinner=False)
+def _presets() -> dict[str, tuple[Preset, ...]]:
+    return load_presets()
+
+
+def prompt_controls(engine: Engine) -> None:
+    """Presets by domain, the prompt box they fill, and the run buttons."""
+    view, choices = state.view(), _presets()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        domain = st.pills(
+            "Domain",
+            DOMAINS,
+            default=DOMAINS[0],
+            required=True,
+            key="live_domain",
+            label_visibility="collapsed",
+            bind="query-params",
+            width="content",
+        )
+        by_id = {preset.id: preset for preset in choices[domain or DOMAINS[0]]}
+        chosen = st.selectbox(
+            "Preset",
+            list(by_id),
+            format_func=lambda name: by_id[name].title if name in by_id else name,
+            key="live_preset",
+            label_visibility="collapsed",
+            bind="query-params",
+        )
+    if chosen != view.filled:
+        st.session_state.live_prompt = by_id[chosen].prompt
+        st.session_state.live_system = by_id[chosen].system or ""
+        view.filled = chosen
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.text_area(
+            "Prompt",
+            key="live_prompt",
+            height=68,
+            max_chars=MAX_PROMPT_CHARS,
+            label_visibility="collapsed",
+            placeholder="Write a prompt, or pick one above",
+        )
+        _run_buttons(engine)
+
+
+def _run_buttons(engine: Engine) -> None:
+    """Enabled as far as the job's state gives the button a meaning."""
+    job = state.view().job
+    status = job.status if job is not None else Status(Phase.STOPPED)
+    active, held = not status.ended, status.pausing or status.phase is Phase.PAUSED
+    empty = not st.session_state.live_prompt.strip()
+    st.button(
+        "Run",
+        key="live_run",
+        type="primary",
+        icon=":material/play_arrow:",
+        on_click=state.run,
+        args=(engine,),
+        disabled=active or empty,
+    )
+    st.button(
+        "Resume" if active and held else "Pause",
+        key="live_pause",
+        icon=":material/resume:" if active and held else ":material/pause:",
+        on_click=state.hold,
+        args=(engine,),
+        disabled=not active or status.stopping,
+    )
+    st.button(
+        "Step",
+        key="live_step",
+        icon=":material/skip_next:",
+        on_click=state.run,
+        args=(engine,),
+        kwargs={"step": True},
+        disabled=empty or (active and status.phase is not Phase.PAUSED),
+        help="One cycle, then pause.",
+    )
+    st.button(
+        "Stop",
+        key="live_stop",
+        icon=":material/stop:",
+        on_click=state.stop,
+        args=(engine,),
+        disabled=not active or status.stopping,
+    )
+
+
+def run_controls(choices: tuple[PairChoice, ...]) -> None:
+    """One row: what runs, how it draws, how large the tree is."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        method = st.selectbox(
+            "Method",
+            list(METHODS),
+            format_func=lambda name: METHODS[name],
+            key="live_method",
+            width=160,
+            bind="query-params",
+        )
+        _pair_control(choices)
+        temperature = st.number_input(
+            "Temperature",
+            0.0,
+            MAX_TEMPERATURE,
+            0.0,
+            0.1,
+            key="live_temperature",
+            width=130,
+            bind="query-params",
+            help="0 is greedy decoding.",
+        )
+        st.selectbox(
+            "Acceptance rule",
+            rules_for(temperature),
+            format_func=lambda name: RULES.get(name, name),
+            key="live_rule",
+            width=160,
+            disabled=method == "ar" or temperature == 0,
+            bind="query-params",
+            help="At temperature 0 the rule is greedy. Otherwise a tree of the draft's most likely "
+            "tokens (topk), or one chain of tokens drawn from the draft (sample).",
+        )
+        st.number_input(
+            "Max tokens",
+            1,
+            MAX_NEW_TOKENS,
+            128,
+            16,
+            key="live_max_tokens",
+            width=130,
+            bind="query-params",
+        )
+        _tree_control(method == "ar")
+        _more_controls()
+
+
+def _pair_control(choices: tuple[PairChoice, ...]) -> None:
+    titles = {choice.name: choice.title for choice in choices if not choice.obstacle}
+    others = [f"- {choice.title}: {choice.obstacle}" for choice in choices if choice.obstacle]
+    st.selectbox(
+        "Pair",
+        list(titles),
+        format_func=lambda name: titles.get(name, name),
+        key="live_pair",
+        bind="query-params",
+        width=220,
+        help="\n".join(["Not selectable on this machine:", "", *others]) if others else None,
+    )
+
+
+def _tree_control(off: bool) -> None:
+    with st.popover("Tree", icon=":material/account_tree:", disabled=off, key="live_tree"):
+        chain = st.session_state.live_rule == "sample"
+        st.slider("Depth", 0, MAX_DEPTH, 3, key="live_depth", bind="query-params")
+        st.slider(
+            "Top-k",
+            1,
+            MAX_TOP_K,
+            4,
+            key="live_top_k",
+            disabled=chain,
+            bind="query-params",
+            help="Children per expanded node. The rule sample drafts a chain: 1.",
+        )
+        st.slider("Total", 2, MAX_TOTAL, 10, key="live_total", bind="query-params")
+        shape = _settings_shape()
+        st.caption(
+            f"Verifies {shape.total} nodes a cycle, the root included; "
+            f"{shape.levels} levels, {shape.pool_size} candidates."
+        )
+
+
+def _more_controls() -> None:
+    with st.popover("More", icon=":material/tune:", key="live_more"):
+        st.slider(
+            "Target top-p",
+            0.05,
+            1.0,
+            1.0,
+            0.05,
+            key="live_target_top_p",
+            bind="query-params",
+            help="Keeps the target's most likely tokens up to this mass; 1 is off.",
+        )
+        st.number_input(
+            "Target top-k",
+            0,
+            1000,
+            0,
+            key="live_target_top_k",
+            bind="query-params",
+            help="Keeps this many of the target's tokens; 0 is off.",
+        )
+        st.number_input("Seed", 0, 2**31 - 1, 0, key="live_seed", bind="query-params")
+        st.selectbox(
+            "Record",
+            list(LEVELS),
+            format_func=lambda name: LEVELS[name],
+            key="live_record",
+            bind="query-params",
+        )
+        st.text_area("System prompt", key="live_system", height=80, max_chars=MAX_PROMPT_CHARS)
+
+
+def _settings_shape() -> TreeShape:
+    at = st.session_state
+    return Settings(
+        rule=at.live_rule,
+        temperature=at.live_temperature,
+        depth=at.live_depth,
+        top_k=at.live_top_k,
+        total=at.live_total,
+    ).shape

@@ -1,0 +1,127 @@
+"""Below a still run: the selected node in words, its distributions, the run in two charts."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from eagle3_viz import trace_file
+from eagle3_viz.component import miss_sentence, node_sentence
+from eagle3_viz.cycle_view import distributions_at, node_labels, node_table, stop_node
+from eagle3_viz.figures.colours import Mode
+from eagle3_viz.figures.distributions import next_tokens
+from eagle3_viz.figures.histogram import accepted_per_cycle
+from eagle3_viz.figures.timings import time_per_cycle
+from eagle3_viz.records import Cycle
+from eagle3_viz.trace import Trace
+from eagle3_viz.ui import live_state
+from eagle3_viz.ui.live_state import View
+
+CHART = {"displaylogo": False, "showSendToCloud": False, "displayModeBar": False}
+ELSEWHERE = "The walk did not go through the selected node: shown where it was judged."
+NOTES = {
+    "greedy": "Bars: p at temperature 1. The rule takes the arg-max of p.",
+    "topk": "Bars: p at temperature 1. The rule accepts with the warped p (diamonds, where it "
+    "differs); q is only the draft's confidence.",
+    "sample": "Bars: p at temperature 1. The rule accepts with min(1, p/q) of the warped p "
+    "(diamonds, where it differs).",
+}
+PROBABILITIES = ("q draft", "p target", "p of the rule", "p when tested", "accept probability")
+
+
+def draw(trace: Trace, state: View) -> None:
+    """Twins of the view's selection, the sentence, the charts, the table and the download."""
+    if not trace.cycles:
+        return
+    cycle = trace.cycles[-1 if state.cycle is None else min(state.cycle, len(trace.cycles) - 1)]
+    node = stop_node(cycle) if state.node is None else state.node
+    if cycle.nodes is not None:
+        node = min(node, len(cycle.nodes) - 1)
+    with st.container(horizontal=True, vertical_alignment="bottom", key="live_selection"):
+        _twins(trace, cycle, node)
+        st.download_button(
+            "Download the trace",
+            data=lambda: trace_file.to_bytes(trace),
+            file_name="trace.parquet",
+            mime="application/vnd.apache.parquet",
+            key="live_download",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+    with st.container(key="live_sentence", gap=None):
+        st.text(node_sentence(trace, cycle.index, node))
+        if trace.header.method != "ar" and node == stop_node(cycle):
+            st.text(miss_sentence(trace, cycle.index))
+    _charts(trace, cycle, node)
+    _table(trace, cycle)
+
+
+def _twins(trace: Trace, cycle: Cycle, node: int) -> None:
+    """Keyboard twins of clicks in the view; their state is set from it before they are drawn."""
+    labels = node_labels(trace, cycle)
+    st.session_state.live_cycle = cycle.index + 1
+    st.number_input(
+        "Cycle",
+        1,
+        len(trace.cycles),
+        key="live_cycle",
+        on_change=live_state.cycle_typed,
+        width=130,
+    )
+    if labels:
+        st.session_state.live_node = node
+        st.selectbox(
+            "Node",
+            range(len(labels)),
+            format_func=lambda index: labels[index],
+            key="live_node",
+            on_change=live_state.node_picked,
+            width=340,
+        )
+
+
+def _charts(trace: Trace, cycle: Cycle, node: int) -> None:
+    mode: Mode = "dark" if st.context.theme.type == "dark" else "light"
+    left, middle, right = st.columns([5, 3, 4])
+    at = distributions_at(cycle, node)
+    with left:
+        if at is None:
+            st.text("Distributions were not recorded: choose record full.")
+        else:
+            after = cycle.root if cycle.nodes is None else int(cycle.nodes.token[at.node])
+            _chart(next_tokens(trace, at, after=after, mode=mode), "live_distributions")
+            st.caption(_note(trace, at.node == node))
+    with middle:
+        _chart(accepted_per_cycle(trace, mode=mode), "live_histogram")
+    with right:
+        _chart(time_per_cycle(trace, selected=cycle.index, mode=mode), "live_timings")
+
+
+def _note(trace: Trace, own: bool) -> str:
+    """What the bars are, and what they are not."""
+    return NOTES[trace.header.rule] if own else f"{ELSEWHERE} {NOTES[trace.header.rule]}"
+
+
+def _chart(figure: go.Figure, key: str) -> None:
+    st.plotly_chart(figure, key=key, config=CHART, width="stretch")
+
+
+def _table(trace: Trace, cycle: Cycle) -> None:
+    table = node_table(trace, cycle)
+    if table.empty:
+        return
+    with st.expander(f"Nodes of cycle {cycle.index + 1}", key="live_nodes"):
+        st.dataframe(
+            table,
+            hide_index=True,
+            width="stretch",
+            key="live_table",
+            column_config={
+                "token": st.column_config.TextColumn("token"),
+                **{
+                    name: st.column_config.NumberColumn(name, format="%.4f")
+                    for name in PROBABILITIES
+                },
+                "draw": st.column_config.NumberColumn("draw", format="%.4f"),
+            },
+        )

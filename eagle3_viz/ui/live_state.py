@@ -1,0 +1,105 @@
+"""What one browser tab of the Live page looks at, and the callbacks that change it.
+
+Callbacks set flags and return: the worker decodes, the next script run draws.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+
+import streamlit as st
+
+from eagle3_viz.backend import Request
+from eagle3_viz.service import Engine, Job, Phase
+from eagle3_viz.settings import Settings
+
+
+@dataclass
+class View:
+    """What this browser tab looks at. cycle None follows the newest, node None the walk's end."""
+
+    session: str = field(default_factory=lambda: secrets.token_hex(8))
+    job: Job | None = None
+    cycle: int | None = None
+    node: int | None = None
+    filled: str = ""  # id of the preset that the prompt box was filled from
+    still: bool = True  # drawn for a trace that does not grow
+    sent: int = 0  # cycles the browser was sent
+    moved: bool = False  # the selection changed inside the fragment
+
+
+def view() -> View:
+    """The state of the tab this script runs for."""
+    return st.session_state.setdefault("live_state", View())
+
+
+def run(engine: Engine, *, step: bool = False) -> None:
+    """Queue what the controls say; with `step`, or on a held job, let one cycle through."""
+    now, at = view(), st.session_state
+    if step and now.job is not None and not now.job.status.ended:
+        engine.step(now.job)
+        return
+    now.cycle = now.node = None
+    request = Request(
+        prompt=at.live_prompt,
+        config=settings().config(),
+        pair=at.live_pair,
+        system=at.live_system.strip() or None,
+    )
+    now.job = engine.submit(now.session, request, step=step)
+
+
+def hold(engine: Engine) -> None:
+    """Pause the job, or resume it when it is held already."""
+    job = view().job
+    if job is not None:
+        held = job.status.pausing or job.status.phase is Phase.PAUSED
+        (engine.resume if held else engine.pause)(job)
+
+
+def stop(engine: Engine) -> None:
+    """End the job at its next boundary."""
+    job = view().job
+    if job is not None:
+        engine.stop(job)
+
+
+def component_selected() -> None:
+    """The live view's selection moved; None follows the newest cycle."""
+    chosen = st.session_state.live_view.get("selection")
+    select(chosen and chosen["cycle"], chosen and chosen["node"])
+
+
+def cycle_typed() -> None:
+    """The number input, which counts from 1, moved to another cycle."""
+    select(int(st.session_state.live_cycle) - 1, None)
+
+
+def node_picked() -> None:
+    """The select box moved to another node."""
+    select(int(st.session_state.live_cycle) - 1, st.session_state.live_node)
+
+
+def select(cycle: int | None, node: int | None) -> None:
+    """Look at a cycle and a node of it."""
+    now = view()
+    now.cycle, now.node, now.moved = cycle, node, True
+
+
+def settings() -> Settings:
+    """What the controls hold."""
+    at = st.session_state
+    return Settings(
+        method=at.live_method,
+        rule=at.live_rule,
+        temperature=at.live_temperature,
+        depth=at.live_depth,
+        top_k=at.live_top_k,
+        total=at.live_total,
+        target_top_k=at.live_target_top_k,
+        target_top_p=at.live_target_top_p,
+        max_new_tokens=at.live_max_tokens,
+        seed=at.live_seed,
+        record=at.live_record,
+    )
