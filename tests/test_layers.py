@@ -29,7 +29,7 @@ ABOVE_ENGINE = {
         "suite",
         "training",
     ),
-    "service": ("service",),
+    "service": ("service", "backend"),
     "surface": ("figures", "component", "cli", "__main__"),
 }
 FORBIDDEN = {
