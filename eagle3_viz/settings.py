@@ -17,16 +17,7 @@ MAX_TEMPERATURE = 2.0
 MAX_PROMPT_CHARS = 8000
 
 METHODS: dict[Method, str] = {"eagle3": "EAGLE-3", "ar": "Autoregression"}
-RULES: dict[Rule, str] = {
-    "greedy": "greedy",
-    "topk": "topk (tree)",
-    "sample": "sample (chain)",
-}
-LEVELS: dict[RecordLevel, str] = {
-    "full": "full: distributions and pruned candidates",
-    "outcomes": "outcomes: tree and verdicts",
-    "off": "off: text and timings",
-}
+LEVELS: tuple[RecordLevel, ...] = ("full", "outcomes", "off")
 
 
 def rules_for(temperature: float) -> tuple[Rule, ...]:

@@ -20,7 +20,7 @@ def framed(
     colours: Palette,
     height: int = HEIGHT,
 ) -> go.Figure:
-    """A figure of `bars` with a left-aligned title and the legend below it.
+    """A figure of `bars` with a left-aligned title and the legend in the upper right corner.
 
     `title`, `x` and `y` are Plotly text: pass token text through `text.literal` first.
     """
@@ -28,9 +28,10 @@ def framed(
     axis = {"gridcolor": colours.line, "zeroline": False, "title": {"standoff": 14}}
     figure.update_layout(
         height=height,
-        margin={"l": 62, "r": 8, "t": 62, "b": 44},
+        margin={"l": 62, "r": 8, "t": 36, "b": 44},
         title={"text": title, "x": 0, "xanchor": "left", "font": {"size": 14}},
-        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12}},
+        # charts of this kind are lowest on the right
+        legend={"x": 1, "xanchor": "right", "y": 1.04, "yanchor": "top", "font": {"size": 11}},
         barmode="overlay",
         bargap=0.15,
         hovermode="closest",

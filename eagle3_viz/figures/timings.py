@@ -14,8 +14,8 @@ PHASES = ("draft", "tree", "verify", "accept", "commit", "record")
 def time_per_cycle(trace: Trace, *, selected: int | None = None, mode: Mode = "light") -> go.Figure:
     """Stacked milliseconds by phase, one bar a cycle, the one of index `selected` marked.
 
-    Cycles are numbered from 1, as on the screens.
-    Recording is hatched: it is timed apart and counts in no speed.
+    Cycles are numbered from 1, as on the screens. Recording is hatched: it is timed apart and
+    counts in no speed.
     """
     colours = palette(mode)
     number = [cycle.index + 1 for cycle in trace.cycles]
@@ -41,9 +41,14 @@ def time_per_cycle(trace: Trace, *, selected: int | None = None, mode: Mode = "l
     figure.update_layout(
         barmode="stack",
         bargap=0.1,
-        margin={"t": 34, "b": 84},
-        # six entries are too many for one line above the bars
-        legend={"y": -0.14, "yanchor": "top", "traceorder": "normal", "font": {"size": 11}},
+        margin={"b": 84},
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": -0.14,
+            "traceorder": "normal",
+        },
     )
     figure.update_xaxes(range=[0.4, max(len(number), 8) + 0.6])
     if selected is not None:

@@ -17,7 +17,6 @@ from eagle3_viz.settings import (
     MAX_TOP_K,
     MAX_TOTAL,
     METHODS,
-    RULES,
     Settings,
     rules_for,
 )
@@ -137,7 +136,6 @@ def run_controls(choices: tuple[PairChoice, ...]) -> None:
         st.selectbox(
             "Acceptance rule",
             rules_for(temperature),
-            format_func=lambda name: RULES.get(name, name),
             key="live_rule",
             width=160,
             disabled=method == "ar" or temperature == 0,
@@ -219,10 +217,11 @@ def _more_controls() -> None:
         st.number_input("Seed", 0, 2**31 - 1, 0, key="live_seed", bind="query-params")
         st.selectbox(
             "Record",
-            list(LEVELS),
-            format_func=lambda name: LEVELS[name],
+            LEVELS,
             key="live_record",
             bind="query-params",
+            help="full: tree, distributions and pruned candidates. outcomes: tree and verdicts. "
+            "off: text and timings.",
         )
         st.text_area("System prompt", key="live_system", height=80, max_chars=MAX_PROMPT_CHARS)
 

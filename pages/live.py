@@ -1,0 +1,33 @@
+"""Live: run the pair on a prompt and watch every cycle."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from eagle3_viz import service
+from eagle3_viz.backend import PairChoice
+from eagle3_viz.service import Engine
+from eagle3_viz.ui import live_controls, live_details, live_run, live_state
+
+
+@st.cache_resource(show_spinner="Starting the engine…")
+def pairs(_engine: Engine) -> tuple[PairChoice, ...]:
+    return _engine.pairs()
+
+
+@st.cache_resource(
+    scope="session", on_release=lambda held: held[0].release(held[1]), show_spinner=False
+)
+def connected(_engine: Engine, session: str) -> tuple[Engine, str]:
+    """Held for as long as the browser tab is connected."""
+    return _engine, session
+
+
+engine = service.shared_engine()
+state = live_state.view()
+connected(engine, state.session)
+live_controls.prompt_controls(engine)
+live_controls.run_controls(pairs(engine))
+live_run.draw(engine)
+if state.job is not None and state.job.trace is not None and state.still:
+    live_details.draw(state.job.trace, state)

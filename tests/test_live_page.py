@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from eagle3_viz import service
+from eagle3_viz.config import DecodeConfig
+from eagle3_viz.cycle_view import distributions_at, node_labels, node_table, stop_node
+from eagle3_viz.records import NodeState
+from eagle3_viz.service import Engine, Job, Phase, Status
+from eagle3_viz.settings import MAX_DEPTH, MAX_TOP_K, MAX_TOTAL, Settings, rules_for
+from eagle3_viz.ui import live_state
+from eagle3_viz.ui.live_run import describe
+from tests.fake_backend import SyntheticBackend
+from tests.synthetic import make_trace
+
+PAGE = Path(__file__).resolve().parent.parent / "pages" / "live.py"
+WAIT = 10.0
+
+
+def eventually(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT
+    while not holds():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def backend() -> SyntheticBackend:
+    return SyntheticBackend(cycles=6)
+
+
+@pytest.fixture
+def page(backend: SyntheticBackend, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
+    engine = Engine(backend)
+    monkeypatch.setattr(service, "shared_engine", lambda: engine)
+    yield AppTest.from_file(str(PAGE), default_timeout=30).run()
+    engine.close()
+
+
+def job_of(page: AppTest) -> Job:
+    state = page.session_state["live_state"]
+    assert isinstance(state, live_state.View) and state.job is not None
+    return state.job
+
+
+def press(page: AppTest, key: str) -> None:
+    page.button(key=key).click().run()
+    assert not page.exception
+
+
+def finish(page: AppTest) -> Job:
+    press(page, "live_run")
+    job = job_of(page)
+    eventually(lambda: job.status.ended)
+    page.run()
+    assert not page.exception
+    return job
+
+
+def texts(page: AppTest) -> list[str]:
+    return [element.value for element in page.text]
+
+
+def test_the_page_opens_with_a_preset_in_the_prompt_box_and_only_run_and_step_enabled(
+    page: AppTest,
+) -> None:
+    assert not page.exception
+    assert page.text_area(key="live_prompt").value.strip()
+    enabled = {
+        name: not page.button(key=f"live_{name}").disabled
+        for name in ("run", "pause", "step", "stop")
+    }
+    assert enabled == {"run": True, "pause": False, "step": True, "stop": False}
+
+
+def test_a_preset_of_another_domain_fills_the_prompt_box_and_an_edit_is_kept(
+    page: AppTest,
+) -> None:
+    before = page.text_area(key="live_prompt").value
+    page.session_state["live_domain"] = "math"
+    page.run()
+    filled = page.text_area(key="live_prompt").value
+    assert filled != before
+    page.text_area(key="live_prompt").set_value("my own").run()
+    assert page.text_area(key="live_prompt").value == "my own"
+
+
+def test_a_pair_that_cannot_run_is_not_selectable_and_says_why(page: AppTest) -> None:
+    control = page.selectbox(key="live_pair")
+    assert control.options == ["A made-up pair"]
+    assert "A huge pair: needs 145 GB" in control.help
+
+
+def test_the_rule_follows_the_temperature(page: AppTest) -> None:
+    assert page.selectbox(key="live_rule").options == ["greedy"]
+    page.number_input(key="live_temperature").set_value(0.7).run()
+    assert page.selectbox(key="live_rule").options == ["topk", "sample"]
+    assert page.selectbox(key="live_rule").value == "topk"
+    page.selectbox(key="live_rule").set_value("sample").run()
+    assert page.slider(key="live_top_k").disabled
+    page.number_input(key="live_temperature").set_value(0.0).run()
+    assert page.selectbox(key="live_rule").value == "greedy"
+
+
+def test_a_finished_run_shows_sentence_charts_table_and_download(page: AppTest) -> None:
+    job = finish(page)
+    assert job.status.phase is Phase.FINISHED
+    assert any(text.startswith("Finished after 6 cycles") for text in texts(page))
+    assert page.number_input(key="live_cycle").value == 6
+    assert len(page.get("plotly_chart")) == 3
+    assert len(page.dataframe) == 1
+    assert len(page.get("download_button")) == 1
+
+
+def test_the_controls_reach_the_run(page: AppTest) -> None:
+    page.number_input(key="live_temperature").set_value(0.8).run()
+    page.selectbox(key="live_rule").set_value("sample").run()
+    page.slider(key="live_depth").set_value(2).run()
+    page.number_input(key="live_max_tokens").set_value(40).run()
+    page.text_area(key="live_prompt").set_value("hello").run()
+    request = finish(page).request
+    assert request.prompt == "hello" and request.pair == "made-up"
+    config = request.config
+    assert (config.rule, config.shape.top_k, config.shape.depth, config.max_new_tokens) == (
+        "sample",
+        1,
+        2,
+        40,
+    )
+
+
+def test_autoregression_disables_tree_and_rule_and_runs(page: AppTest) -> None:
+    page.selectbox(key="live_method").set_value("ar").run()
+    assert page.selectbox(key="live_rule").disabled
+    job = finish(page)
+    assert job.trace is not None and job.trace.header.method == "ar"
+    assert any("Autoregression" in text for text in texts(page))
+
+
+def test_step_on_a_fresh_page_runs_one_cycle_and_each_further_step_one_more(
+    page: AppTest,
+) -> None:
+    for done in (1, 2):
+        press(page, "live_step")
+        job = job_of(page)
+        eventually(lambda job=job: job.status.phase is Phase.PAUSED)
+        page.run()
+        assert job.trace is not None and len(job.trace.cycles) == done
+        assert page.button(key="live_pause").label == "Resume"
+    press(page, "live_pause")
+    eventually(lambda: job_of(page).status.phase is Phase.FINISHED)
+
+
+def test_stop_ends_the_run_and_run_is_enabled_again(
+    page: AppTest, backend: SyntheticBackend
+) -> None:
+    backend.pause = 0.05
+    press(page, "live_run")
+    press(page, "live_stop")
+    job = job_of(page)
+    eventually(lambda: job.status.phase is Phase.STOPPED)
+    page.run()
+    assert not page.button(key="live_run").disabled and page.button(key="live_stop").disabled
+
+
+def test_a_failure_is_shown_as_plain_text(page: AppTest) -> None:
+    page.text_area(key="live_prompt").set_value("fail").run()
+    finish(page)
+    assert "Failed: the made-up pair <b>failed</b> as asked" in texts(page)
+
+
+def test_no_token_reaches_markdown_or_html(page: AppTest) -> None:
+    page.number_input(key="live_temperature").set_value(0.7).run()
+    finish(page)
+    for cycle in range(1, 7):
+        page.number_input(key="live_cycle").set_value(cycle).run()
+        rendered = [element.value for element in (*page.markdown, *page.caption)]
+        assert not any("script" in text or "**bold" in text or "$x" in text for text in rendered)
+
+
+def test_cycle_and_node_widgets_and_the_view_follow_each_other(page: AppTest) -> None:
+    finish(page)
+    page.number_input(key="live_cycle").set_value(2).run()
+    state = page.session_state["live_state"]
+    assert (state.cycle, state.node) == (1, None)
+    page.selectbox(key="live_node").select_index(3).run()
+    assert (state.cycle, state.node) == (1, 3)
+    state.cycle, state.node = 4, 1  # what the view's callback does
+    page.run()
+    assert page.number_input(key="live_cycle").value == 5
+    assert page.selectbox(key="live_node").value == 1
+
+
+def test_another_run_forgets_the_selection(page: AppTest) -> None:
+    finish(page)
+    page.number_input(key="live_cycle").set_value(2).run()
+    finish(page)
+    assert page.number_input(key="live_cycle").value == 6
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_every_position_of_the_controls_is_a_valid_run(temperature: float) -> None:
+    for rule in ("greedy", "topk", "sample"):
+        for depth in range(MAX_DEPTH + 1):
+            for top_k in range(1, MAX_TOP_K + 1):
+                for total in (2, MAX_TOTAL):
+                    settings = Settings(
+                        rule=rule,
+                        temperature=temperature,
+                        depth=depth,
+                        top_k=top_k,
+                        total=total,
+                    )
+                    config = settings.config()
+                    assert isinstance(config, DecodeConfig)
+                    assert config.rule in rules_for(temperature)
+                    assert config.shape.total <= total
+
+
+def test_the_distributions_of_an_unvisited_node_are_those_of_its_nearest_visited_ancestor() -> None:
+    for cycle in make_trace(cycles=8, rule="topk").cycles:
+        assert cycle.nodes is not None
+        for node, state in enumerate(cycle.nodes.state):
+            at = distributions_at(cycle, node)
+            assert at is not None
+            if state in (NodeState.ROOT, NodeState.ACCEPTED):
+                assert at.node == node
+            elif state == NodeState.REJECTED:
+                assert at.node == cycle.nodes.parent[node]
+            else:
+                assert at.node in cycle.path
+
+
+def test_labels_and_table_have_one_row_per_verified_node_and_none_without_a_tree() -> None:
+    trace = make_trace(cycles=3)
+    for cycle in trace.cycles:
+        assert len(node_labels(trace, cycle)) == len(node_table(trace, cycle)) == cycle.verified
+        assert stop_node(cycle) == cycle.path[-1]
+    bare = make_trace(cycles=1, record="off")
+    assert node_labels(bare, bare.cycles[0]) == [] and node_table(bare, bare.cycles[0]).empty
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (Status(Phase.QUEUED, position=2), "Queued, position 2"),
+        (Status(Phase.LOADING, message="Reading", done=1, total=3), "Reading (1 of 3)"),
+        (Status(Phase.MEASURING), "Measuring autoregression"),
+        (Status(Phase.RUNNING, pausing=True), "Pausing"),
+        (Status(Phase.RUNNING, stopping=True), "Stopping"),
+        (Status(Phase.STOPPED), "Stopped"),
+    ],
+)
+def test_every_state_of_a_job_has_a_sentence(status: Status, sentence: str) -> None:
+    assert sentence in describe(status, None)
