@@ -1,0 +1,77 @@
+"""Drafts that are bad on purpose: they must change the speed and nothing else (MATH.md 5.4)."""
+
+from __future__ import annotations
+
+import torch
+
+from eagle3_viz.config import TreeShape
+from eagle3_viz.drafts.base import Draft
+from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.sampling import Draws
+from eagle3_viz.tree import DraftTree, Mark, build_dynamic, build_sampled_chain
+
+
+class _TurnedDraft:
+    """A real draft whose logits are turned into others before anything is proposed."""
+
+    def __init__(self, draft: Eagle3Draft) -> None:
+        self._draft: Draft = draft
+        self._stepper = draft
+        self.vocabulary_size = draft.vocabulary_size
+
+    def turn(self, logits: torch.Tensor) -> torch.Tensor:
+        """The logits to propose from, [..., DV] float32."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Forget the text."""
+        self._draft.reset()
+
+    def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
+        """Take over verified positions; as `Draft.extend`."""
+        self._draft.extend(features, tokens)
+
+    def to_target(self, draft_ids: torch.Tensor) -> torch.Tensor:
+        """Target token ids of draft ids."""
+        return self._draft.to_target(draft_ids)
+
+    @torch.inference_mode()
+    def propose(self, root: int, shape: TreeShape, mark: Mark) -> DraftTree:
+        """A dynamic tree of the turned draft's favourites."""
+        return build_dynamic(root, self, shape, mark)
+
+    @torch.inference_mode()
+    def propose_sampled(
+        self, root: int, depth: int, temperature: float, draws: Draws, mark: Mark
+    ) -> DraftTree:
+        """A chain drawn from the turned q."""
+        return build_sampled_chain(root, self, depth, temperature, draws, mark)
+
+    def root_logits(self) -> torch.Tensor:
+        """Turned logits [DV] after the root."""
+        return self.turn(self._stepper.root_logits())
+
+    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+        """Turned logits [m, DV] of the next level."""
+        return self.turn(self._stepper.step(draft_ids, parents))
+
+
+class LeastLikelyDraft(_TurnedDraft):
+    """Always proposes what the real draft believes in least."""
+
+    def turn(self, logits: torch.Tensor) -> torch.Tensor:
+        """The order of the tokens reversed."""
+        return -logits
+
+
+class RandomDraft(_TurnedDraft):
+    """Knows nothing: every distribution is noise from a seeded generator."""
+
+    def __init__(self, draft: Eagle3Draft, seed: int = 0) -> None:
+        super().__init__(draft)
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def turn(self, logits: torch.Tensor) -> torch.Tensor:
+        """Gaussian noise, spread like logits."""
+        noise = torch.randn(logits.shape, generator=self._generator)
+        return 3.0 * noise.to(logits.device)

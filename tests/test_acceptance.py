@@ -1,0 +1,222 @@
+"""The rules preserve p exactly (MATH.md 5.1), and the wrong ones are caught doing otherwise."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from eagle3_viz.acceptance import accept_greedy, accept_sample_chain, accept_topk
+from eagle3_viz.records import Origin
+from eagle3_viz.tree import DraftTree, make_tree, root_only
+from tests.enumeration import exact_distribution
+
+V = 6
+
+
+def tree_of(tokens: list[int], parents: list[int]) -> DraftTree:
+    """A tree for the rules alone: node 0 is the root."""
+    depth = [0] * len(tokens)
+    for node in range(1, len(tokens)):
+        depth[node] = depth[parents[node]] + 1
+    as_tensor = torch.tensor
+    return make_tree(
+        token=as_tensor(tokens),
+        parent=as_tensor(parents),
+        depth=as_tensor(depth),
+        pool_index=as_tensor([-1, *range(len(tokens) - 1)]),
+        pool=None,
+        expanded=as_tensor([-1]),
+        q_logprobs=(),
+        levels=max(depth),
+    )
+
+
+def distribution(seed: int, kind: str) -> torch.Tensor:
+    """A distribution over V tokens, float64."""
+    generator = torch.Generator().manual_seed(seed)
+    p = torch.rand(V, dtype=torch.float64, generator=generator) ** 3 + 1e-3
+    if kind == "zeros":
+        p[torch.randperm(V, generator=generator)[:3]] = 0.0
+    elif kind == "one-hot":
+        p = torch.zeros(V, dtype=torch.float64)
+        p[seed % V] = 1.0
+    return p / p.sum()
+
+
+def target(kind: str, seed: int):
+    """p after any text, as a function of the text: independent of trees."""
+    return lambda text: distribution(hash((seed, text)) % 2**31, kind)
+
+
+def joint(p_of, length: int) -> dict[tuple[int, ...], float]:
+    """The target's own probability of each text of `length` tokens after the empty one."""
+    texts = {(): 1.0}
+    for _ in range(length):
+        texts = {
+            (*text, token): mass * float(p)
+            for text, mass in texts.items()
+            for token, p in enumerate(p_of(text))
+            if p > 0
+        }
+    return texts
+
+
+def complete(committed: dict[tuple[int, ...], float], p_of, length: int) -> dict:
+    """Continue committed texts with the target itself until all have `length` tokens."""
+    done: dict[tuple[int, ...], float] = {}
+    while committed:
+        text, mass = committed.popitem()
+        if len(text) >= length:
+            done[text[:length]] = done.get(text[:length], 0.0) + mass
+            continue
+        for token, p in enumerate(p_of(text)):
+            if p > 0:
+                longer = (*text, token)
+                committed[longer] = committed.get(longer, 0.0) + mass * float(p)
+    return done
+
+
+def assert_same(found: dict, expected: dict) -> None:
+    for text in found.keys() | expected.keys():
+        assert found.get(text, 0.0) == pytest.approx(expected.get(text, 0.0), abs=1e-12)
+
+
+TREES = {
+    "chain": ([9, 0, 1, 2], [-1, 0, 1, 2]),
+    "three children": ([9, 3, 0, 5], [-1, 0, 0, 0]),
+    "two levels": ([9, 2, 0, 4, 1, 5, 3], [-1, 0, 0, 0, 1, 1, 2]),
+    "deep first child": ([9, 1, 4, 0, 2, 5], [-1, 0, 0, 1, 3, 3]),
+    "root alone": ([9], [-1]),
+}
+
+
+def p_rows(tree: DraftTree, p_of) -> torch.Tensor:
+    texts: list[tuple[int, ...]] = [()]
+    for node in range(1, len(tree)):
+        texts.append((*texts[int(tree.parent[node])], int(tree.token[node])))
+    return torch.stack([p_of(text) for text in texts])
+
+
+@pytest.mark.parametrize("kind", ["generic", "zeros", "one-hot"])
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("seed", range(4))
+def test_topk_rule_preserves_p_exactly(name, kind, seed) -> None:
+    tree, p_of = tree_of(*TREES[name]), target(kind, seed)
+    rows = p_rows(tree, p_of)
+    committed = exact_distribution(lambda draws: accept_topk(tree, rows, draws).tokens)
+    length = tree.levels + 1
+    assert_same(complete(committed, p_of, length), joint(p_of, length))
+
+
+@pytest.mark.parametrize("pair", ["generic", "q zeros", "p zeros", "disjoint", "equal", "one-hot"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_sample_chain_preserves_p_exactly(pair, seed, length) -> None:
+    p_of, q_of = chain_pair(pair, seed)
+
+    def run(draws) -> tuple[int, ...]:
+        text: tuple[int, ...] = ()
+        for _ in range(length):
+            text = (*text, int(draws.token(q_of(text))))
+        tree = tree_of([9, *text], list(range(-1, length)))
+        texts = [text[:i] for i in range(length + 1)]
+        p = torch.stack([p_of(t) for t in texts])
+        q = torch.stack([q_of(t) for t in texts[:-1]])
+        return accept_sample_chain(tree, p, q, draws).tokens
+
+    committed = exact_distribution(run)
+    assert_same(complete(committed, p_of, length + 1), joint(p_of, length + 1))
+
+
+def chain_pair(pair: str, seed: int):
+    p_of, q_of = target("generic", seed), target("generic", seed + 100)
+    if pair == "q zeros":
+        q_of = target("zeros", seed + 100)
+    elif pair == "p zeros":
+        p_of = target("zeros", seed)
+    elif pair == "equal":
+        q_of = p_of
+    elif pair == "one-hot":
+        p_of = target("one-hot", seed)
+    elif pair == "disjoint":
+        half = torch.tensor([1.0, 0, 1, 0, 1, 0], dtype=torch.float64)
+        p_of, q_of = masked(p_of, half), masked(q_of, 1 - half)
+    return p_of, q_of
+
+
+def masked(of, mask: torch.Tensor):
+    return lambda text: of(text) * mask / (of(text) * mask).sum()
+
+
+P_NAMED = torch.tensor([0.40, 0.25, 0.15, 0.10, 0.06, 0.04], dtype=torch.float64)
+Q_NAMED = torch.tensor([0.10, 0.50, 0.20, 0.10, 0.05, 0.05], dtype=torch.float64)
+
+
+def test_ratio_test_on_chosen_tokens_does_not_preserve_p() -> None:
+    """The wrong rule of MATH.md 1.2, on a named pair: shows that the enumeration can fail."""
+
+    def ratio_rule(draws) -> tuple[int, ...]:
+        child = int(Q_NAMED.argmax())
+        accepted, _ = draws.accepts(min(1.0, float(P_NAMED[child] / Q_NAMED[child])))
+        if accepted:
+            return (child,)
+        return (int(draws.token((P_NAMED - Q_NAMED).clamp(min=0))),)
+
+    found = exact_distribution(ratio_rule)
+    error = max(abs(found.get((t,), 0.0) - float(P_NAMED[t])) for t in range(V))
+    assert error > 0.1
+
+
+def test_greedy_descends_along_the_arg_max_and_stops_at_the_first_miss() -> None:
+    tree = tree_of([9, 2, 0, 4, 1, 5, 3], [-1, 0, 0, 0, 1, 1, 2])
+    verdict = accept_greedy(tree, torch.tensor([0, 5, 4, 1, 1, 1, 2]))
+    assert verdict.path == (0, 2) and verdict.tokens == (0, 4)
+    assert verdict.origin is Origin.RECOVERED
+    fate = {test.node: test.accepted for test in verdict.tests}
+    assert fate == {1: False, 2: True, 6: False}
+
+
+def test_greedy_takes_a_bonus_at_a_leaf_and_a_plain_token_without_a_tree() -> None:
+    chain = tree_of([9, 2, 0], [-1, 0, 1])
+    assert accept_greedy(chain, torch.tensor([2, 0, 5])).origin is Origin.BONUS
+    alone = root_only(9, torch.device("cpu"))
+    assert accept_greedy(alone, torch.tensor([3])).origin is Origin.PLAIN
+
+
+def test_each_tested_sibling_gets_a_fresh_uniform_and_the_renormalized_p() -> None:
+    class Refusing:
+        def __init__(self) -> None:
+            self.asked: list[float] = []
+
+        def accepts(self, probability: float) -> tuple[bool, float]:
+            self.asked.append(probability)
+            return False, 0.9 + len(self.asked) / 100
+
+        def token(self, weights: torch.Tensor) -> torch.Tensor:
+            return weights.argmax()
+
+    draws, tree = Refusing(), tree_of([9, 1, 0, 2], [-1, 0, 0, 0])
+    verdict = accept_topk(tree, P_NAMED[None].repeat(4, 1), draws)
+    assert draws.asked == pytest.approx([0.25, 0.40 / 0.75, 0.15 / 0.35])
+    assert [test.uniform for test in verdict.tests] == pytest.approx([0.91, 0.92, 0.93])
+    assert verdict.tokens == (3,)
+
+
+def test_a_token_of_probability_zero_is_never_accepted() -> None:
+    class ZeroDraws:
+        def accepts(self, probability: float) -> tuple[bool, float]:
+            return 0.0 < probability, 0.0
+
+        def token(self, weights: torch.Tensor) -> torch.Tensor:
+            return weights.argmax()
+
+    p = torch.tensor([[0.0, 1.0, 0.0, 0.0, 0.0, 0.0]], dtype=torch.float64).repeat(3, 1)
+    verdict = accept_topk(tree_of([9, 0, 1], [-1, 0, 0]), p, ZeroDraws())
+    assert verdict.tokens[0] == 1
+
+
+def test_sample_rule_refuses_a_branching_tree() -> None:
+    tree = tree_of([9, 1, 0], [-1, 0, 0])
+    p = P_NAMED[None].repeat(3, 1)
+    with pytest.raises(ValueError, match="branches"):
+        accept_sample_chain(tree, p, Q_NAMED[None].repeat(2, 1), object())
