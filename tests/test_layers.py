@@ -24,13 +24,14 @@ ABOVE_ENGINE = {
         "trace_check",
         "trace_columns",
         "trace_provenance",
+        "cycle_view",
         "metrics",
         "run",
         "suite",
         "training",
     ),
     "service": ("service", "backend"),
-    "surface": ("figures", "component", "cli", "__main__"),
+    "surface": ("figures", "component", "ui", "cli", "__main__"),
 }
 FORBIDDEN = {
     "kernels": {"streamlit", "plotly", "pandas", "transformers"},
@@ -113,6 +114,19 @@ def test_imports_point_from_the_surface_down_to_the_kernels_only() -> None:
         violation
         for module, path in modules.items()
         for violation in violations(path.read_text("utf-8"), module, path.name == "__init__.py")
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_figures_are_made_from_traces_without_a_page_or_a_model() -> None:
+    forbidden = {"streamlit", "torch", "transformers", "eagle3_viz.service", "eagle3_viz.backend"}
+    modules = product_modules()
+    found = [
+        f"{module}:{line} imports {name}"
+        for module, path in modules.items()
+        if module.startswith("eagle3_viz.figures")
+        for line, name in imports_of(path.read_text("utf-8"), module, path.name == "__init__.py")
+        if name in forbidden or name.split(".")[0] in forbidden
     ]
     assert not found, "\n".join(found)
 
