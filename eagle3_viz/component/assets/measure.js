@@ -5,7 +5,7 @@ const BOLD = 600;
 export function textMeasure(family) {
   const context = document.createElement("canvas").getContext("2d");
   const widths = new Map();
-  return (text, size, bold = false) => {
+  const measure = (text, size, bold = false) => {
     const font = `${bold ? BOLD : 400} ${size}px ${family}`;
     const key = `${font}|${text}`;
     let width = widths.get(key);
@@ -17,4 +17,6 @@ export function textMeasure(family) {
     }
     return width;
   };
+  measure.forget = () => widths.clear();
+  return measure;
 }

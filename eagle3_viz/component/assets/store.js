@@ -15,7 +15,6 @@ export class Store {
 
   merge(payload) {
     if (payload.run !== this.run) this.reset(payload.run);
-    if (payload.first_cycle === 0) this.cycles.length = 0;
     Object.assign(this.labels, payload.labels);
     for (const cycle of payload.cycles) this.cycles[cycle.i] = cycle;
     this.cycles.length = payload.total_cycles;

@@ -34,7 +34,12 @@ function token(text, origin) {
 
 export class TokenStrip {
   constructor(onPick) {
-    this.lines = html("div", { class: "lines", tabindex: 0, "aria-label": "Generated tokens" });
+    this.lines = html("div", {
+      class: "lines",
+      role: "group",
+      tabindex: 0,
+      "aria-label": "Generated tokens",
+    });
     this.element = html("div", { class: "strip" }, this.lines);
     this.groups = new Map();
     this.sticky = true;
@@ -59,7 +64,12 @@ export class TokenStrip {
         this.groups.delete(index);
       }
     }
-    if (this.sticky) this.lines.scrollTop = this.lines.scrollHeight;
+    if (this.sticky) this.toEnd();
+  }
+
+  toEnd() {
+    this.sticky = true;
+    this.lines.scrollTop = this.lines.scrollHeight;
   }
 
   clear(run) {

@@ -26,13 +26,22 @@ export class TreeView {
     const key = this.keyOf(state);
     this.state = state;
     if (key !== this.drawn) {
-      if (state.cycle?.i !== this.cycleIndex) {
-        this.cycleIndex = state.cycle?.i;
+      const shown = `${state.store.run}/${state.cycle?.i}`;
+      if (shown !== this.shown) {
+        this.shown = shown;
         this.chosen.clear();
       }
       this.drawn = this.keyOf(state);
       this.draw();
     }
+    this.mark();
+  }
+
+  // Labels were measured in another font until now.
+  remeasure() {
+    this.measure.forget();
+    if (!this.state) return;
+    this.draw();
     this.mark();
   }
 

@@ -43,6 +43,7 @@ class LiveView {
       onPick: (cycle, node) => this.pick(cycle, node),
     });
     this.assemble();
+    document.fonts.load(`600 13px ${family}`).then(() => this.tree.remeasure());
     this.observer = new ResizeObserver(() => this.schedule());
     this.observer.observe(this.root);
   }
@@ -117,6 +118,7 @@ class LiveView {
 
   follow() {
     this.selection.follow();
+    this.tokens.toEnd();
     this.schedule();
     this.report();
   }
