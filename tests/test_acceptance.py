@@ -82,11 +82,11 @@ def assert_same(found: dict, expected: dict) -> None:
 
 
 TREES = {
-    "chain": ([9, 0, 1, 2], [-1, 0, 1, 2]),
-    "three children": ([9, 3, 0, 5], [-1, 0, 0, 0]),
-    "two levels": ([9, 2, 0, 4, 1, 5, 3], [-1, 0, 0, 0, 1, 1, 2]),
-    "deep first child": ([9, 1, 4, 0, 2, 5], [-1, 0, 0, 1, 3, 3]),
-    "root alone": ([9], [-1]),
+    "chain": ([0, 0, 1, 2], [-1, 0, 1, 2]),
+    "three children": ([0, 3, 0, 5], [-1, 0, 0, 0]),
+    "two levels": ([0, 2, 0, 4, 1, 5, 3], [-1, 0, 0, 0, 1, 1, 2]),
+    "deep first child": ([0, 1, 4, 0, 2, 5], [-1, 0, 0, 1, 3, 3]),
+    "root alone": ([0], [-1]),
 }
 
 
@@ -118,7 +118,7 @@ def test_sample_chain_preserves_p_exactly(pair, seed, length) -> None:
         text: tuple[int, ...] = ()
         for _ in range(length):
             text = (*text, int(draws.token(q_of(text))))
-        tree = tree_of([9, *text], list(range(-1, length)))
+        tree = tree_of([0, *text], list(range(-1, length)))
         texts = [text[:i] for i in range(length + 1)]
         p = torch.stack([p_of(t) for t in texts])
         q = torch.stack([q_of(t) for t in texts[:-1]])
@@ -168,7 +168,7 @@ def test_ratio_test_on_chosen_tokens_does_not_preserve_p() -> None:
 
 
 def test_greedy_descends_along_the_arg_max_and_stops_at_the_first_miss() -> None:
-    tree = tree_of([9, 2, 0, 4, 1, 5, 3], [-1, 0, 0, 0, 1, 1, 2])
+    tree = tree_of([0, 2, 0, 4, 1, 5, 3], [-1, 0, 0, 0, 1, 1, 2])
     verdict = accept_greedy(tree, torch.tensor([0, 5, 4, 1, 1, 1, 2]))
     assert verdict.path == (0, 2) and verdict.tokens == (0, 4)
     assert verdict.origin is Origin.RECOVERED
@@ -177,7 +177,7 @@ def test_greedy_descends_along_the_arg_max_and_stops_at_the_first_miss() -> None
 
 
 def test_greedy_takes_a_bonus_at_a_leaf_and_a_plain_token_without_a_tree() -> None:
-    chain = tree_of([9, 2, 0], [-1, 0, 1])
+    chain = tree_of([0, 2, 0], [-1, 0, 1])
     assert accept_greedy(chain, torch.tensor([2, 0, 5])).origin is Origin.BONUS
     alone = root_only(9, torch.device("cpu"))
     assert accept_greedy(alone, torch.tensor([3])).origin is Origin.PLAIN
@@ -195,7 +195,7 @@ def test_each_tested_sibling_gets_a_fresh_uniform_and_the_renormalized_p() -> No
         def token(self, weights: torch.Tensor) -> torch.Tensor:
             return weights.argmax()
 
-    draws, tree = Refusing(), tree_of([9, 1, 0, 2], [-1, 0, 0, 0])
+    draws, tree = Refusing(), tree_of([0, 1, 0, 2], [-1, 0, 0, 0])
     verdict = accept_topk(tree, P_NAMED[None].repeat(4, 1), draws)
     assert draws.asked == pytest.approx([0.25, 0.40 / 0.75, 0.15 / 0.35])
     assert [test.uniform for test in verdict.tests] == pytest.approx([0.91, 0.92, 0.93])
@@ -211,12 +211,12 @@ def test_a_token_of_probability_zero_is_never_accepted() -> None:
             return weights.argmax()
 
     p = torch.tensor([[0.0, 1.0, 0.0, 0.0, 0.0, 0.0]], dtype=torch.float64).repeat(3, 1)
-    verdict = accept_topk(tree_of([9, 0, 1], [-1, 0, 0]), p, ZeroDraws())
+    verdict = accept_topk(tree_of([0, 0, 1], [-1, 0, 0]), p, ZeroDraws())
     assert verdict.tokens[0] == 1
 
 
 def test_sample_rule_refuses_a_branching_tree() -> None:
-    tree = tree_of([9, 1, 0], [-1, 0, 0])
+    tree = tree_of([0, 1, 0], [-1, 0, 0])
     p = P_NAMED[None].repeat(3, 1)
     with pytest.raises(ValueError, match="branches"):
         accept_sample_chain(tree, p, Q_NAMED[None].repeat(2, 1), object())

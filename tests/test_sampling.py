@@ -28,7 +28,7 @@ def test_warping_equals_transformers(temperature, top_k, top_p) -> None:
         processors.append(TopKLogitsWarper(top_k))
     if top_p < 1.0:
         processors.append(TopPLogitsWarper(top_p))
-    scores = logits()
+    scores = logits().double()
     expected = processors(None, scores.clone()).softmax(-1)
     found = warp(scores, Sampling(temperature, top_k, top_p))
     assert torch.allclose(found, expected, atol=1e-6)
