@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from eagle3_viz import embedded, hub
 from eagle3_viz.compatibility import check_compatible, parameter_count, read_config, tensor_table
 from eagle3_viz.device import choose_device, choose_dtype
+from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.checkpoints import CheckpointError
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.embedded import PairError, Progress
@@ -143,7 +144,7 @@ class LoadedPair:
 
     name: str
     target: TargetModel
-    draft: Eagle3Draft | None
+    draft: Draft | None
     tokenizer: Any
     target_source: ModelSource
     draft_source: ModelSource | None

@@ -1,0 +1,157 @@
+"""What can be typed, and the configuration of a run that it amounts to."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from eagle3_viz.cli.terminal import one_line
+from eagle3_viz.config import DecodeConfig, Rule, Sampling, TreeShape
+
+PROGRAM = "python -m eagle3_viz"
+DTYPES = ("float32", "bfloat16", "float16")
+DRAFT_KINDS = ("trained", "random", "least-likely")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {one_line(message)} (see {self.prog} --help)\n")
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command in `argv` and its options, checked; exits with 2 and a sentence otherwise.
+
+    `decode` gets its DecodeConfig as `config`.
+    """
+    parser = _Parser(PROGRAM, description="A microscope for speculative decoding.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    decode = commands.add_parser(
+        "decode", help="decode a prompt and report what it took", description=_DECODE
+    )
+    _add_decode(decode)
+    fetch = commands.add_parser("fetch", help="download a pair and get it ready")
+    fetch.add_argument("--pair", metavar="NAME", help="a name that `pairs` lists; default embedded")
+    commands.add_parser("pairs", help="list the pairs that have a name")
+    show = commands.add_parser("show", help="describe a saved trace")
+    show.add_argument("trace", type=Path, help="a file that --trace or the browser saved")
+    args = parser.parse_args(argv)
+    if args.command == "decode":
+        try:
+            _check(args)
+            args.config = decode_config(args)
+        except ValueError as error:
+            decode.error(str(error))
+        args.argv = ("eagle3_viz", *argv)
+    return args
+
+
+_DECODE = (
+    "Decode a prompt. The text goes to standard output while it is decoded, the numbers to "
+    "standard error. On a terminal, tokens are green where the draft was accepted and violet "
+    "where the target decided."
+)
+
+
+def _add_decode(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("prompt", type=_text, help="what to ask; - reads standard input")
+    parser.add_argument("--system", type=_text, help="system message")
+    parser.add_argument("--method", choices=("ar", "eagle3"), default="eagle3")
+    parser.add_argument("--compare", action="store_true", help="run autoregression as well")
+    models = parser.add_argument_group("models (default: the embedded pair)")
+    models.add_argument("--pair", metavar="NAME", help="a name that `pairs` lists")
+    models.add_argument("--target", metavar="FOLDER_OR_ID", help="a target of your own")
+    models.add_argument("--draft", metavar="FOLDER_OR_ID", help="a draft of your own")
+    models.add_argument(
+        "--draft-kind", choices=DRAFT_KINDS, default="trained", help="a draft bad on purpose"
+    )
+    models.add_argument("--dtype", choices=DTYPES, help="default: what suits the device")
+    models.add_argument("--device", type=_device, metavar="cpu|cuda[:N]", help="default: a GPU")
+    models.add_argument(
+        "--trust-remote-code", action="store_true", help="run code that comes with the target"
+    )
+    tree = parser.add_argument_group("draft tree")
+    tree.add_argument("--depth", type=int, help="draft forwards after the root's (default: 3)")
+    tree.add_argument("--top-k", type=int, help="children a node (default: 4; 1 makes a chain)")
+    tree.add_argument(
+        "--total", type=int, help="nodes verified a cycle, root included (default: 10)"
+    )
+    sampling = parser.add_argument_group("sampling")
+    sampling.add_argument("--temperature", type=float, default=0.0, help="default: 0, greedy")
+    sampling.add_argument("--target-top-k", type=int, default=0, help="default: 0, off")
+    sampling.add_argument("--top-p", type=float, default=1.0, help="default: 1, off")
+    sampling.add_argument(
+        "--rule", choices=("greedy", "topk", "sample"), help="default: greedy at 0, else topk"
+    )
+    sampling.add_argument("--seed", type=int, default=0)
+    ends = parser.add_argument_group("length")
+    ends.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="default: 128")
+    ends.add_argument(
+        "--stop", action="append", default=[], type=_text, help="stop after this text; repeatable"
+    )
+    record = parser.add_argument_group("recording")
+    record.add_argument("--trace", type=Path, metavar="FILE", help="save the run as a trace file")
+    record.add_argument(
+        "--record",
+        choices=("off", "outcomes", "full"),
+        help="how much of each cycle to keep (default: full with --trace, else off)",
+    )
+
+
+def _text(value: str) -> str:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise argparse.ArgumentTypeError("the text is not UTF-8") from error
+    return value
+
+
+def _device(value: str) -> str:
+    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", value):
+        raise argparse.ArgumentTypeError(f"expected cpu, cuda or cuda:N, found {value!r}")
+    return value
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises ValueError for options that contradict each other, before anything is loaded."""
+    if args.pair and (args.target or args.draft):
+        raise ValueError("give --pair, or --target and --draft, not both")
+    if args.method == "ar":
+        for option, given in (
+            ("--compare", args.compare),
+            (f"--draft-kind {args.draft_kind}", args.draft_kind != "trained"),
+        ):
+            if given:
+                raise ValueError(f"{option} needs a draft: use --method eagle3")
+    elif args.target and not args.draft:
+        raise ValueError("--target needs --draft for EAGLE-3: name one, or use --method ar")
+
+
+def decode_config(args: argparse.Namespace) -> DecodeConfig:
+    """The run that the options ask for. Raises ValueError when it has no meaning."""
+    return DecodeConfig(
+        method=args.method,
+        shape=_shape(args.rule, args.depth, args.top_k, args.total),
+        sampling=Sampling(args.temperature, args.target_top_k, args.top_p),
+        rule=args.rule,
+        max_new_tokens=args.max_new_tokens,
+        stop=tuple(args.stop),
+        seed=args.seed,
+        record=args.record or ("full" if args.trace else "off"),
+    )
+
+
+def _shape(rule: Rule | None, depth: int | None, top_k: int | None, total: int | None) -> TreeShape:
+    """The tree asked for. What is not given follows what is: a chain for `sample`, and no more
+    nodes than the draft proposes."""
+    usual = TreeShape()
+    depth = usual.depth if depth is None else depth
+    if top_k is None:
+        top_k = 1 if rule == "sample" else usual.top_k
+    if total is None and depth >= 0 and top_k >= 1:
+        total = min(usual.total, 1 + top_k + depth * top_k**2)
+    return TreeShape(usual.total if total is None else total, depth, top_k)

@@ -1,0 +1,205 @@
+"""`decode`: one prompt, its text while it comes, its numbers afterwards."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from eagle3_viz.cli.failure import Failure, as_failure
+from eagle3_viz.cli.progress import reporting
+from eagle3_viz.cli.report import circumstances, comparison, count, measured
+from eagle3_viz.cli.terminal import GREEN, VIOLET, TokenStream, aligned, painted, uses_colour
+from eagle3_viz.config import DecodeConfig
+from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
+from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.metrics import summary
+from eagle3_viz.pairs import LoadedPair, PairError, load_pair
+from eagle3_viz.records import Origin
+from eagle3_viz.run import run, with_baseline
+from eagle3_viz.trace import Baseline, Trace
+from eagle3_viz.trace_file import save
+
+MAX_PROMPT_BYTES = 1_000_000
+WARM_UP = 8  # tokens decoded before a comparison, so that neither side pays for a cold start
+INTERRUPTED = 130
+
+
+def decode(args: argparse.Namespace) -> int:
+    """Run the checked options of `arguments.parse`; returns the exit status."""
+    prompt = read_prompt() if args.prompt == "-" else args.prompt
+    if not prompt.strip():
+        raise Failure("the prompt is empty: say what to decode")
+    if args.trace is not None:
+        check_writable(args.trace)
+    errors = (PairError, ValueError, RuntimeError, OSError)
+    with as_failure(*errors):
+        session = _Session(load(args), prompt, args)
+        return session.decode()
+
+
+def read_prompt() -> str:
+    """Standard input as a prompt, without the line break at its end. Raises Failure."""
+    data = sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1)
+    if len(data) > MAX_PROMPT_BYTES:
+        raise Failure(f"the prompt on standard input has more than {MAX_PROMPT_BYTES} bytes")
+    with as_failure(UnicodeDecodeError):
+        return data.decode("utf-8").removesuffix("\n")
+
+
+def check_writable(path: Path) -> None:
+    """Raises Failure where no file can be written: better known before a long run than after."""
+    if path.is_dir():
+        raise Failure(f"--trace needs a file, {path} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise Failure(f"the folder of --trace {path} does not exist: create it first")
+    if not os.access(path.parent, os.W_OK):
+        raise Failure(f"the folder of --trace {path} is not writable: choose another one")
+
+
+def load(args: argparse.Namespace) -> LoadedPair:
+    """The pair that the options name, its draft replaced where --draft-kind says so."""
+    if args.device and args.device.startswith("cuda") and not torch.cuda.is_available():
+        raise Failure(f"--device {args.device}: torch finds no CUDA device here, use --device cpu")
+    with reporting(sys.stderr) as progress:
+        return load_pair(
+            args.pair,
+            target=args.target,
+            draft=args.draft,
+            dtype=getattr(torch, args.dtype) if args.dtype else None,
+            device=torch.device(args.device) if args.device else None,
+            progress=progress,
+            trust_remote_code=args.trust_remote_code,
+        )
+
+
+def with_draft_kind(pair: LoadedPair, kind: str, seed: int) -> LoadedPair:
+    """The pair with its draft made bad on purpose, and a provenance that says so."""
+    if kind == "trained":
+        return pair
+    if not isinstance(pair.draft, Eagle3Draft) or pair.draft_source is None:
+        raise Failure(f"--draft-kind {kind} needs a trained draft to start from")
+    turned = RandomDraft(pair.draft, seed) if kind == "random" else LeastLikelyDraft(pair.draft)
+    source = replace(pair.draft_source, name=f"{pair.draft_source.name} ({kind})")
+    return replace(pair, draft=turned, draft_source=source)
+
+
+@dataclass
+class _Session:
+    """One run and what belongs to it: the text on the screen, the comparison, the file."""
+
+    pair: LoadedPair
+    prompt: str
+    args: argparse.Namespace
+    trace: Trace | None = None
+    ar: Trace | None = None
+
+    def decode(self) -> int:
+        interrupted = False
+        try:
+            self._stream()
+            if self.args.compare:
+                self._compare()
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:  # whatever ended the run, what was decoded is worth keeping
+            self._save()
+        self._report()
+        return INTERRUPTED if interrupted else 0
+
+    def _stream(self) -> None:
+        config: DecodeConfig = self.args.config
+        if self.args.compare:
+            self._run_quietly(replace(config, max_new_tokens=WARM_UP), "Warming up")
+        pair = with_draft_kind(self.pair, self.args.draft_kind, config.seed)
+        stream = TokenStream(sys.stdout, uses_colour(sys.stdout))
+        try:
+            for trace in run(pair, self.prompt, config, system=self.args.system):
+                self.trace = trace
+                stream.write(latest(trace))
+        finally:
+            stream.close()
+
+    def _compare(self) -> None:
+        """Autoregression on the same prompt; becomes the baseline of the trace."""
+        config = replace(self.args.config, method="ar", record="off")
+        ar = self._run_quietly(config, "Autoregression on the same prompt")
+        took = summary(ar).ms_per_token
+        if took is not None and self.trace is not None:
+            threads = count(ar.header.threads, "thread")
+            how = (
+                f"mean of {len(ar.cycles)} one-token steps on the same prompt and settings, "
+                f"{ar.header.dtype}, {threads}, through the same target forward"
+            )
+            with_baseline(self.trace, Baseline(took, len(ar.cycles), ar.header.started_at, how))
+        self.ar = ar
+
+    def _run_quietly(self, config: DecodeConfig, stage: str) -> Trace:
+        with reporting(sys.stderr) as progress:
+            progress(stage, 0, config.max_new_tokens)
+            for trace in run(self.pair, self.prompt, config, system=self.args.system):
+                progress(stage, len(trace.cycles) + 1, config.max_new_tokens)
+        return trace
+
+    def _save(self) -> None:
+        path, trace = self.args.trace, self.trace
+        if path is None or trace is None:
+            return
+        trace.header = replace(trace.header, argv=shareable(self.args))
+        with as_failure(OSError, ValueError):
+            save(trace, path)
+
+    def _report(self) -> None:
+        if self.trace is None:
+            return
+        rows = [*circumstances(self.trace), *measured(self.trace)]
+        if self.args.trace is not None:
+            rows.append(("trace", f"saved as {self.args.trace}"))
+        print(file=sys.stderr)
+        if uses_colour(sys.stdout) and self.args.method != "ar":
+            print(legend(uses_colour(sys.stderr)), file=sys.stderr)
+        print(aligned(rows, sys.stderr), file=sys.stderr)
+        if self.ar is not None:
+            print("", *comparison(self.trace, self.ar), sep="\n", file=sys.stderr)
+
+
+def latest(trace: Trace) -> Sequence[tuple[bytes, Origin]]:
+    """The tokens of the newest record, as bytes with origin; the end of sequence is no text."""
+    if trace.cycles:
+        tokens, origins = trace.cycles[-1].tokens, trace.cycles[-1].origins
+    else:
+        tokens, origins = trace.tokens, trace.origins
+    if trace.finish == "eos":
+        tokens = tokens[:-1]
+    return [(trace.token_bytes[t], origin) for t, origin in zip(tokens, origins, strict=False)]
+
+
+def legend(colour: bool) -> str:
+    """What the colours of the text mean."""
+    return (
+        f"{painted('green', GREEN, colour)}: drafted and accepted, "
+        f"{painted('violet', VIOLET, colour)}: decided by the target"
+    )
+
+
+def shareable(args: argparse.Namespace) -> tuple[str, ...]:
+    """The command line with folders of this machine cut off: traces are shared, paths are not."""
+    places = [str(args.trace)] if args.trace is not None else []
+    places += [half for half in (args.target, args.draft) if half and is_folder(half)]
+    short = {place: Path(place).name for place in places}
+    shown = []
+    for argument in args.argv:
+        option, equals, value = argument.partition("=")
+        known = equals and option.startswith("--") and value in short
+        shown.append(f"{option}={short[value]}" if known else short.get(argument, argument))
+    return tuple(shown)
+
+
+def is_folder(location: str) -> bool:
+    """Whether a target or draft was given as a folder rather than as a hub id."""
+    return Path(location).expanduser().is_dir()

@@ -1,0 +1,28 @@
+"""`pairs`: the pairs that have a name, and what each of them takes."""
+
+from __future__ import annotations
+
+from eagle3_viz.pairs import EMBEDDED, KNOWN_PAIRS, PairSpec, is_local
+
+
+def list_pairs() -> int:
+    """Print the table of known pairs; fits 80 columns."""
+    print(f"{'pair':<32}{'download':>10}{'memory':>10}   on this machine")
+    for spec in KNOWN_PAIRS:
+        print("\n".join(_entry(spec)))
+    return 0
+
+
+def _entry(spec: PairSpec) -> list[str]:
+    sizes = f"{_size(spec.download_gb):>10}{_size(spec.memory_gb):>10}"
+    return [
+        "",
+        f"{spec.name:<32}{sizes}   {'yes' if is_local(spec) else 'no'}",
+        f"  target  {'embedded' if spec.target == EMBEDDED else spec.target}",
+        f"  draft   {'comes with this program' if spec.draft == EMBEDDED else spec.draft}",
+        f"  note    {spec.note}",
+    ]
+
+
+def _size(gigabytes: float) -> str:
+    return f"{gigabytes * 1000:.0f} MB" if gigabytes < 1 else f"{gigabytes:.0f} GB"
