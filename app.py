@@ -6,11 +6,10 @@ from pathlib import Path
 
 import streamlit as st
 
-STYLE = Path(__file__).parent / "eagle3_viz" / "ui" / "style.css"
+UI = Path(__file__).parent / "eagle3_viz" / "ui"
 
-st.set_page_config(page_title="EAGLE-3 microscope", page_icon=":material/biotech:", layout="wide")
-st.html(STYLE)
-st.navigation(
-    [st.Page("pages/live.py", title="Live", icon=":material/play_circle:", default=True)],
-    position="top",
-).run()
+st.set_page_config(page_title="EAGLE-3 microscope", page_icon=str(UI / "icon.svg"), layout="wide")
+# No icons: a page's icon becomes the tab's, fetched from a server of fonts.
+page = st.navigation([st.Page("pages/live.py", title="Live", default=True)], position="top")
+st.html(UI / "style.css")
+page.run()

@@ -41,8 +41,10 @@ class Backend(Protocol):
     def load(self, name: str | None, progress: Progress) -> Any:
         """A loaded pair; progress(stage, done, total) is called between stages."""
 
-    def measure(self, pair: Any, request: Request) -> Baseline:
-        """Autoregression on the request's own prompt, short."""
+    def measure(
+        self, pair: Any, request: Request, progress: Callable[[int, int], None]
+    ) -> Baseline:
+        """Autoregression on the request's own prompt, short; progress is called between tokens."""
 
     def run(
         self, pair: Any, request: Request, baseline: Baseline | None
@@ -79,11 +81,13 @@ class LocalBackend:
 
         return load_pair(name, progress=progress)
 
-    def measure(self, pair: Any, request: Request) -> Baseline:
+    def measure(
+        self, pair: Any, request: Request, progress: Callable[[int, int], None]
+    ) -> Baseline:
         """`run.measure_baseline` on the request's prompt."""
         from eagle3_viz.run import measure_baseline
 
-        return measure_baseline(pair, request.prompt, system=request.system)
+        return measure_baseline(pair, request.prompt, system=request.system, progress=progress)
 
     def run(
         self, pair: Any, request: Request, baseline: Baseline | None

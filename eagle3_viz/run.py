@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -53,16 +53,25 @@ def run(
 
 
 def measure_baseline(
-    pair: LoadedPair, prompt: str, *, system: str | None = None, tokens: int = 32
+    pair: LoadedPair,
+    prompt: str,
+    *,
+    system: str | None = None,
+    tokens: int = 32,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Baseline:
-    """Autoregression on the same prompt through the same forward: median ms a token."""
+    """Autoregression on the same prompt through the same forward: median ms a token.
+
+    `progress(done, total)` is called after every token; what it raises ends the measurement.
+    """
     config = DecodeConfig(method="ar", max_new_tokens=tokens + 1, record="off")
     prompt_ids = encode_chat(pair.tokenizer, prompt, system)
-    times = [
-        record.timing.total
-        for record in decode(pair.target, None, prompt_ids, config)
-        if isinstance(record, Cycle)
-    ]
+    times: list[float] = []
+    for record in decode(pair.target, None, prompt_ids, config):
+        if isinstance(record, Cycle):
+            times.append(record.timing.total)
+        if progress is not None:
+            progress(len(times), tokens)
     how = (
         f"median of {len(times)} one-token steps on the same prompt, {_name(pair.target.dtype)}, "
         f"{torch.get_num_threads()} threads, through the same target forward"

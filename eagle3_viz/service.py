@@ -159,7 +159,7 @@ class Engine:
                 self._leave_pause(job)
 
     def stop(self, job: Job) -> None:
-        """End the job: at once while queued, else at the next stage or cycle boundary."""
+        """End the job: at once while queued, else at the next stage, token or cycle boundary."""
         with self._changed:
             if job.status.ended:
                 return
@@ -269,8 +269,12 @@ class Engine:
             hashlib.sha256(text).hexdigest(),
         )
         if key not in self._baselines:
+
+            def progress(done: int, total: int) -> None:
+                self._enter(job, Phase.MEASURING, done=done, total=total)
+
             self._enter(job, Phase.MEASURING)
-            self._baselines[key] = self._backend.measure(pair, request)
+            self._baselines[key] = self._backend.measure(pair, request, progress)
             if len(self._baselines) > BASELINES_KEPT:
                 self._baselines.popitem(last=False)
         self._baselines.move_to_end(key)

@@ -26,8 +26,11 @@ def connected(_engine: Engine, session: str) -> tuple[Engine, str]:
 engine = service.shared_engine()
 state = live_state.view()
 connected(engine, state.session)
-live_controls.prompt_controls(engine)
-live_controls.run_controls(pairs(engine))
+choices = pairs(engine)
+beside_prompt = live_controls.prompt_controls()
+live_controls.run_controls(choices)
+with beside_prompt:
+    live_controls.run_buttons(engine)
 live_run.draw(engine)
 if state.job is not None and state.job.trace is not None and state.still:
     live_details.draw(state.job.trace, state)

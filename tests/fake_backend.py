@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 
 from eagle3_viz.backend import PairChoice, Progress, Request
@@ -37,7 +37,9 @@ class SyntheticBackend:
             time.sleep(self.loading / 3)
         return f"pair {name}"
 
-    def measure(self, pair: str, request: Request) -> Baseline:
+    def measure(
+        self, pair: str, request: Request, progress: Callable[[int, int], None]
+    ) -> Baseline:
         return BASELINE
 
     def run(

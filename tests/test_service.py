@@ -43,10 +43,13 @@ class FakeBackend:
     baselines: list[Baseline | None] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
     loading: threading.Event = field(default_factory=threading.Event)
+    measuring: threading.Event = field(default_factory=threading.Event)
+    token: threading.Event = field(default_factory=threading.Event)
     cycle: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(10_000))
 
     def __post_init__(self) -> None:
         self.loading.set()
+        self.token.set()
 
     def pairs(self) -> tuple[PairChoice, ...]:
         return (PairChoice("x", "a made-up pair"),)
@@ -60,7 +63,13 @@ class FakeBackend:
         self.loads.append(name)
         return f"pair {name}"
 
-    def measure(self, pair: str, request: Request) -> Baseline:
+    def measure(
+        self, pair: str, request: Request, progress: Callable[[int, int], None]
+    ) -> Baseline:
+        self.measuring.set()
+        for done in range(3):
+            progress(done, 3)
+            self.token.wait(WAIT)
         self.measured.append(request.prompt)
         return BASELINE
 
@@ -110,6 +119,7 @@ def engine(backend: FakeBackend, clock: ManualClock) -> Iterator[Engine]:
     for _ in range(20):
         backend.cycle.release()
     backend.loading.set()
+    backend.token.set()
     engine.close()
 
 
@@ -258,6 +268,21 @@ def test_stop_while_loading_ends_between_stages_and_the_pair_can_be_loaded_later
     again = engine.submit("s", request("b"))
     eventually(lambda: again.status.phase is Phase.FINISHED)
     assert backend.loads == [None]
+
+
+def test_stop_while_measuring_ends_between_tokens_and_keeps_no_baseline(
+    engine: Engine, backend: FakeBackend
+) -> None:
+    backend.token.clear()
+    job = engine.submit("s", request("a"))
+    eventually(backend.measuring.is_set)
+    engine.stop(job)
+    backend.token.set()
+    eventually(lambda: job.status.phase is Phase.STOPPED)
+    assert backend.measured == [] and backend.order == []
+    again = engine.submit("s", request("a"))
+    eventually(lambda: again.status.phase is Phase.FINISHED)
+    assert backend.measured == ["a"]
 
 
 @pytest.mark.parametrize(

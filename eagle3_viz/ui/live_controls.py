@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from eagle3_viz.backend import PairChoice
 from eagle3_viz.config import TreeShape
@@ -28,8 +29,8 @@ def _presets() -> dict[str, tuple[Preset, ...]]:
     return load_presets()
 
 
-def prompt_controls(engine: Engine) -> None:
-    """Presets by domain, the prompt box they fill, and the run buttons."""
+def prompt_controls() -> DeltaGenerator:
+    """Presets by domain and the prompt box they fill; returns the place beside it for buttons."""
     view, choices = state.view(), _presets()
     with st.container(horizontal=True, vertical_alignment="center"):
         domain = st.pills(
@@ -64,11 +65,15 @@ def prompt_controls(engine: Engine) -> None:
             label_visibility="collapsed",
             placeholder="Write a prompt, or pick one above",
         )
-        _run_buttons(engine)
+        return st.container(horizontal=True, width="content")
 
 
-def _run_buttons(engine: Engine) -> None:
-    """Enabled as far as the job's state gives the button a meaning."""
+def run_buttons(engine: Engine) -> None:
+    """Enabled as far as the job's state gives the button a meaning.
+
+    Drawn after every other control: a click may interrupt the very first script run, and the
+    callbacks read what the controls hold.
+    """
     job = state.view().job
     status = job.status if job is not None else Status(Phase.STOPPED)
     active, held = not status.ended, status.pausing or status.phase is Phase.PAUSED

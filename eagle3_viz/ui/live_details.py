@@ -115,7 +115,6 @@ def _table(trace: Trace, cycle: Cycle) -> None:
             table,
             hide_index=True,
             width="stretch",
-            key="live_table",
             column_config={
                 "token": st.column_config.TextColumn("token"),
                 **{

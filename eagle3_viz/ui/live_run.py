@@ -99,10 +99,9 @@ def _plainly(status: Status, trace: Trace | None) -> str:
         case Phase.QUEUED:
             return f"Queued, position {status.position}: one run decodes at a time."
         case Phase.LOADING:
-            amount = f" ({status.done} of {status.total})" if status.total else ""
-            return f"Loading the pair: {status.message or 'starting'}{amount}"
+            return f"Loading the pair: {status.message or 'starting'}{_amount(status)}"
         case Phase.MEASURING:
-            return "Measuring autoregression on this prompt, for the speed-up…"
+            return f"Measuring autoregression on this prompt, for the speed-up{_amount(status)}"
         case Phase.RUNNING:
             return "Pausing at the next cycle boundary…" if status.pausing else "Running"
         case Phase.PAUSED:
@@ -113,6 +112,10 @@ def _plainly(status: Status, trace: Trace | None) -> str:
             return f"Failed: {status.message}"
         case Phase.FINISHED:
             return f"Finished after {cycles} cycles: {_end(trace)}."
+
+
+def _amount(status: Status) -> str:
+    return f" ({status.done} of {status.total})" if status.total else ""
 
 
 def _end(trace: Trace | None) -> str:
