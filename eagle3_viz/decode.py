@@ -65,6 +65,7 @@ class _Loop:
         p = warp(step.logits[-1], self.config.sampling)
         greedy = self.config.rule == "greedy"
         self.root = int(p.argmax()) if greedy else int(self.draws.token(p))
+        refuse_nan(None, p)
         self.timer.mark("target")
         if self.draft is not None:
             self.draft.reset()
@@ -83,6 +84,7 @@ class _Loop:
         step = self.target.verify(tree)
         self.timer.mark("verify")
         verdict, p, q = self._accept(tree, step.logits)
+        refuse_nan(tree, (step.logits if p is None else p)[list(verdict.path)])
         self.timer.mark("accept")
         features = self.target.commit(verdict.path, step.features)
         tokens = list(verdict.tokens)
@@ -124,6 +126,22 @@ class _Loop:
             return accept_topk(tree, p, self.draws), p, None
         q = spread_q(tree, self.draft, p.shape[-1])
         return accept_sample_chain(tree, p, q, self.draws), p, q
+
+
+def refuse_nan(tree: DraftTree | None, visited: torch.Tensor) -> None:
+    """Raise FloatingPointError naming the model whose values are not numbers.
+
+    visited: the target's logits or p at the nodes that decided something, [..., V]. Comparisons
+    with NaN are false, so a broken model would look like a bad one.
+    """
+    scores = visited[:0] if tree is None or tree.pool is None else tree.pool.score
+    broken = torch.stack([scores.isnan().any(), visited.isnan().any()]).tolist()
+    for name, is_broken in zip(("draft", "target"), broken, strict=True):
+        if is_broken:
+            raise FloatingPointError(
+                f"the {name} computed NaN: its weights are damaged or its number format "
+                "overflows; try float32"
+            )
 
 
 def spread_q(tree: DraftTree, draft: Draft, vocabulary: int) -> torch.Tensor:

@@ -38,11 +38,12 @@ def observe_distributions(
     q: torch.Tensor | None,  # [T - 1, V] under sample
 ) -> tuple[Distributions, ...]:
     """One entry per visited node, root first."""
-    ids = None
+    ids, best = None, arg_max(logits)
     if draft is not None:
         ids = draft.to_target(torch.arange(draft.vocabulary_size, device=logits.device))
     return tuple(
-        _at_node(config, tree, node, logits[node] - log_z[node], ids, p, q) for node in verdict.path
+        _at_node(config, tree, node, logits[node] - log_z[node], best[node], ids, p, q)
+        for node in verdict.path
     )
 
 
@@ -51,6 +52,7 @@ def _at_node(
     tree: DraftTree,
     node: int,
     log_p: torch.Tensor,  # [V], log p_raw
+    best: torch.Tensor,  # arg-max of the logits; log_p may round two of them to a tie
     ids: torch.Tensor | None,  # [DV], target ids of the draft's tokens
     p: torch.Tensor | None,
     q: torch.Tensor | None,
@@ -59,7 +61,7 @@ def _at_node(
     children = (tree.parent == node).nonzero()[:, 0]
     child_tokens = tree.token[children]
     log_q = q_row_of(tree, node)
-    residual, residual_mass, expected = _rule(config, node, child_tokens, log_p, p, q)
+    residual, residual_mass, expected = _rule(node, child_tokens, best, p, q)
     overlap = kl = entropy_q = float("nan")
     q_top = None
     if log_q is not None and ids is not None:
@@ -71,7 +73,7 @@ def _at_node(
     return Distributions(
         node=node,
         p_raw=_top(p_raw),
-        p=_warped_top(config, node, log_p, p),
+        p=_warped_top(config, node, log_p, best, p),
         q=q_top,
         residual=residual,
         overlap=overlap,
@@ -85,10 +87,9 @@ def _at_node(
 
 
 def _rule(
-    config: DecodeConfig,
     node: int,
     child_tokens: torch.Tensor,
-    log_p: torch.Tensor,
+    best: torch.Tensor,
     p: torch.Tensor | None,
     q: torch.Tensor | None,
 ) -> tuple[Top | None, float, float]:
@@ -96,7 +97,7 @@ def _rule(
     if len(child_tokens) == 0:
         return None, 1.0, 0.0
     if p is None:
-        hit = float((child_tokens == arg_max(log_p[None])).any())
+        hit = float((child_tokens == best).any())
         return None, 1.0 - hit, hit
     if q is not None:
         left = (p[node] - q[node]).clamp(min=0.0)
@@ -109,11 +110,14 @@ def _rule(
 
 
 def _warped_top(
-    config: DecodeConfig, node: int, log_p: torch.Tensor, p: torch.Tensor | None
+    config: DecodeConfig,
+    node: int,
+    log_p: torch.Tensor,
+    best: torch.Tensor,
+    p: torch.Tensor | None,
 ) -> Top | None:
     """p at `node` where it differs from p_raw; one token of probability one under greedy."""
     if p is None:
-        best = arg_max(log_p[None])[0]
         return _top(torch.zeros_like(log_p).scatter_(0, best, 1.0))
     return None if config.sampling.is_identity else _top(p[node])
 

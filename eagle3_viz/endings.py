@@ -51,7 +51,8 @@ class Endings:
     def _completes_stop(self, token: int) -> bool:
         if not self._stops:
             return False
-        self._tail += self._token_bytes[token]
+        if token < len(self._token_bytes):  # padding rows of the embedding have no bytes
+            self._tail += self._token_bytes[token]
         found = any(stop in self._tail for stop in self._stops)
         self._tail = self._tail[-self._longest :]
         return found

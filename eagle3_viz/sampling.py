@@ -75,4 +75,5 @@ class Draws:
         threshold = cumulative[-1:] * self.uniform()
         index = torch.searchsorted(cumulative, threshold, right=True)[0]
         last = torch.searchsorted(cumulative, cumulative[-1:])[0]  # U * total may round to total
-        return torch.minimum(index, last)
+        # Weights that are NaN lie past the end: a CUDA device does not survive such an index.
+        return torch.minimum(index, last).clamp(max=len(weights) - 1)

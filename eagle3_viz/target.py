@@ -179,9 +179,12 @@ class TargetModel:
         )
 
 
-def default_boundaries(layers: int) -> tuple[int, int, int]:
-    """EAGLE-3's taps: the residual stream before layers 2, L // 2 and L - 3 (FORMATS.md 4)."""
-    return (2, layers // 2, layers - 3)
+def default_boundaries(layers: int) -> tuple[int, ...]:
+    """EAGLE-3's taps: the residual stream before layers 2, L // 2 and L - 3 (FORMATS.md 4).
+
+    Rising and distinct, so a shallow target gives fewer than three.
+    """
+    return tuple(sorted({2, layers // 2, layers - 3} & set(range(layers))))
 
 
 def refuse_config_file(folder: Path) -> None:
@@ -191,14 +194,28 @@ def refuse_config_file(folder: Path) -> None:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TargetError(f"{folder.name}: there is no config.json; is this a model?") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except OSError as error:
+        raise TargetError(f"{folder.name}: config.json cannot be read ({error.strerror})") from None
+    except ValueError as error:  # broken JSON or not UTF-8
         raise TargetError(f"{folder.name}: config.json is not valid JSON ({error})") from None
+    if not isinstance(config, dict):
+        raise TargetError(f"{folder.name}: config.json must hold an object")
     _refuse_family(str(config.get("model_type")), config.get("layer_types"))
 
 
 def refuse_unsupported(config: Any) -> None:
     """Raise TargetError unless tree verification is known to be exact for this model."""
     _refuse_family(config.model_type, getattr(config, "layer_types", None))
+    if getattr(config, "use_bidirectional_attention", None):
+        raise TargetError(
+            f"target family {config.model_type!r} is set to see tokens ahead "
+            "(use_bidirectional_attention): it does not decode from left to right"
+        )
+    if config._attn_implementation != attention.NAME:
+        raise TargetError(
+            f"the model was loaded with {config._attn_implementation!r} attention; verifying trees "
+            f"needs attn_implementation={attention.NAME!r}"
+        )
 
 
 def _refuse_family(model_type: str, layer_types: Sequence[str] | None) -> None:
