@@ -1,0 +1,21 @@
+"""The embedded target in float32, and the drafts the golden values belong to."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.embedded import ensure_embedded
+from eagle3_viz.target import TargetModel
+from tests.golden_files import START_DRAFT
+
+
+@pytest.fixture(scope="session")
+def target() -> TargetModel:
+    return TargetModel.load(ensure_embedded(), dtype=torch.float32, device=torch.device("cpu"))
+
+
+@pytest.fixture(scope="session")
+def draft(target: TargetModel) -> Eagle3Draft:
+    return Eagle3Draft.load(START_DRAFT, target)
