@@ -1,4 +1,4 @@
-"""Greedy speculation gives the target's own text, float32, on our own prompts (MATH.md 5.3, 5.4)."""
+"""Greedy speculation gives the target's own text in float32 (MATH.md 5.3, 5.4)."""
 
 from __future__ import annotations
 
