@@ -171,7 +171,6 @@ def _pair_control(choices: tuple[PairChoice, ...]) -> None:
         format_func=lambda name: titles.get(name, name),
         key="live_pair",
         bind="query-params",
-        width=220,
         help="\n".join(["Not selectable on this machine:", "", *others]) if others else None,
     )
 
