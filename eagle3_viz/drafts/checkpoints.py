@@ -18,6 +18,9 @@ from safetensors.torch import load_file
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 
 MAX_CONFIG_BYTES = 1 << 20
+NUMBER_FORMATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+# Switches of other layouts that leave no trace in the weights: ignoring one drafts wrongly.
+FOREIGN_SWITCHES = ("norm_before_residual", "norm_output")
 
 
 class CheckpointError(ValueError):
@@ -56,7 +59,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder.name}: config.json is larger than {MAX_CONFIG_BYTES} bytes")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, nested without end
         raise CheckpointError(f"{folder.name}: config.json is not valid JSON ({error})") from None
     if not isinstance(config, dict):
         raise CheckpointError(f"{folder.name}: config.json must hold an object")
@@ -108,8 +111,7 @@ def _architecture(
             f"{name}: q_proj reads {query[1]} values; an EAGLE-3 draft of width {hidden} "
             f"reads {2 * hidden} (embedding and feature)"
         )
-    if config.get("rope_scaling"):
-        raise CheckpointError(f"{name}: rope_scaling in config.json is not supported here yet")
+    _refuse_foreign_config(name, config)
     return Eagle3Architecture(
         hidden_size=hidden,
         target_hidden_size=target_hidden,
@@ -121,10 +123,42 @@ def _architecture(
         vocab_size=_integer(name, config, "vocab_size"),
         draft_vocab_size=head[0],
         num_taps=fc[1] // target_hidden,
-        rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
-        rope_theta=float(config.get("rope_theta") or 10000.0),
+        rms_norm_eps=_positive(name, config, "rms_norm_eps", 1e-6),
+        rope_theta=_rope_theta(name, config),
         own_embedding="embed_tokens.weight" in tensors,
     )
+
+
+def _refuse_foreign_config(name: str, config: Mapping[str, Any]) -> None:
+    """Raise CheckpointError for settings that this forward would not follow."""
+    activation = config.get("hidden_act", "silu")
+    if activation != "silu":
+        raise CheckpointError(
+            f"{name}: config.json asks for hidden_act {activation!r}; EAGLE-3 drafts use 'silu'"
+        )
+    for switch in FOREIGN_SWITCHES:
+        if config.get(switch):
+            raise CheckpointError(
+                f"{name}: config.json sets {switch}, which the published EAGLE-3 layout does not "
+                "have and this reader does not follow"
+            )
+
+
+def _rope_theta(name: str, config: Mapping[str, Any]) -> float:
+    """The base of the rotary embedding (FORMATS.md 7). Raises CheckpointError on a scaled one."""
+    nested = config.get("rope_parameters")
+    nested = nested if isinstance(nested, dict) else {}
+    for scaling in (config.get("rope_scaling"), nested):
+        if not scaling:
+            continue
+        kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else "?"
+        if kind not in (None, "default"):
+            raise CheckpointError(
+                f"{name}: config.json scales the rotary embedding ({str(kind)[:20]}), which is "
+                "not supported here"
+            )
+    source = config if config.get("rope_theta") is not None else nested
+    return _positive(name, source, "rope_theta", 10000.0)
 
 
 def _check_tensors(
@@ -141,9 +175,14 @@ def _check_tensors(
         if key in tensors and tuple(tensors[key].shape) != shape
     ]
     problems += [
+        f"{key} is {tensor.dtype}, not one of 16 to 64 bit floating point"
+        for key, tensor in tensors.items()
+        if tensor.dtype not in NUMBER_FORMATS
+    ]
+    problems += [
         f"non-finite values in {key}"
         for key, tensor in tensors.items()
-        if key in wanted and not bool(torch.isfinite(tensor).all())
+        if tensor.dtype in NUMBER_FORMATS and not bool(torch.isfinite(tensor).all())
     ]
     if problems:
         listed = "; ".join(problems).replace("layers.0.", "midlayer.")
@@ -168,6 +207,11 @@ def _vocabulary_map(
     if d2t.shape != (size,) or d2t.dtype != torch.int64:
         raise CheckpointError(
             f"{name}: d2t must be int64 [{size}]; found {d2t.dtype} {list(d2t.shape)}"
+        )
+    if t2d is None and not bool(d2t.any()):
+        raise CheckpointError(
+            f"{name}: d2t is all zero and there is no t2d to confirm that the draft has the first "
+            f"{size} tokens: the vocabulary map was probably never saved"
         )
     ids = torch.arange(size) + d2t
     if int(ids.min()) < 0 or int(ids.max()) >= vocab or bool((ids[1:] <= ids[:-1]).any()):
@@ -194,8 +238,18 @@ def _matrix(name: str, tensors: Mapping[str, torch.Tensor], key: str) -> tuple[i
 def _integer(name: str, config: Mapping[str, Any], key: str, default: int | None = None) -> int:
     value = config.get(key)
     value = default if value is None else value
-    if not isinstance(value, int) or value < 1:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise CheckpointError(
-            f"{name}: config.json needs a positive integer {key}; found {value!r}"
+            f"{name}: config.json needs a positive integer {key}; found {str(value)[:40]!r}"
         )
     return value
+
+
+def _positive(name: str, config: Mapping[str, Any], key: str, default: float) -> float:
+    value = config.get(key)
+    value = default if value is None else value
+    if not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise CheckpointError(
+            f"{name}: config.json needs a positive number {key}; found {str(value)[:40]!r}"
+        )
+    return float(value)
