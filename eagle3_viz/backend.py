@@ -46,9 +46,7 @@ class Backend(Protocol):
     ) -> Baseline:
         """Autoregression on the request's own prompt, short; progress is called between tokens."""
 
-    def run(
-        self, pair: Any, request: Request, baseline: Baseline | None
-    ) -> Generator[Trace, None, None]:
+    def run(self, pair: Any, request: Request, baseline: Baseline) -> Generator[Trace, None, None]:
         """The growing trace, yielded after prefill and after each cycle."""
 
 
@@ -89,9 +87,7 @@ class LocalBackend:
 
         return measure_baseline(pair, request.prompt, system=request.system, progress=progress)
 
-    def run(
-        self, pair: Any, request: Request, baseline: Baseline | None
-    ) -> Generator[Trace, None, None]:
+    def run(self, pair: Any, request: Request, baseline: Baseline) -> Generator[Trace, None, None]:
         """`run.run` on the request's prompt."""
         from eagle3_viz.run import run
 

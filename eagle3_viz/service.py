@@ -115,7 +115,7 @@ class Engine:
         self._current: Job | None = None
         self._closed = False
         self._pair: tuple[str | None, Any] | None = None
-        self._baselines: OrderedDict[tuple[str, ...], Baseline] = OrderedDict()
+        self._baselines: OrderedDict[tuple[str, str], Baseline] = OrderedDict()
         self._worker = threading.Thread(target=self._work, name="decoder", daemon=True)
         self._worker.start()
 
@@ -257,17 +257,11 @@ class Engine:
         gc.freeze()
         return pair
 
-    def _measure(self, job: Job, pair: Any) -> Baseline | None:
-        """The cached or fresh baseline; autoregression itself is not compared with anything."""
+    def _measure(self, job: Job, pair: Any) -> Baseline:
+        """The cached or fresh baseline on the job's prompt."""
         request = job.request
-        if request.config.method == "ar":
-            return None
         text = f"{request.system!r}\n{request.prompt!r}".encode("utf-8", "surrogatepass")
-        key = (
-            str(request.pair),
-            str(getattr(pair, "dtype", "")),
-            hashlib.sha256(text).hexdigest(),
-        )
+        key = (str(request.pair), hashlib.sha256(text).hexdigest())
         if key not in self._baselines:
 
             def progress(done: int, total: int) -> None:

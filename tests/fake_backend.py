@@ -42,9 +42,7 @@ class SyntheticBackend:
     ) -> Baseline:
         return BASELINE
 
-    def run(
-        self, pair: str, request: Request, baseline: Baseline | None
-    ) -> Generator[Trace, None, None]:
+    def run(self, pair: str, request: Request, baseline: Baseline) -> Generator[Trace, None, None]:
         config = request.config
         whole = make_trace(
             cycles=self.cycles,

@@ -140,6 +140,7 @@ def test_autoregression_disables_tree_and_rule_and_runs(page: AppTest) -> None:
     job = finish(page)
     assert job.trace is not None and job.trace.header.method == "ar"
     assert any("Autoregression" in text for text in texts(page))
+    assert len(page.get("plotly_chart")) == 2 and not page.dataframe
 
 
 def test_step_on_a_fresh_page_runs_one_cycle_and_each_further_step_one_more(

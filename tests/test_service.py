@@ -40,7 +40,7 @@ class FakeBackend:
     order: list[str] = field(default_factory=list)
     loads: list[str | None] = field(default_factory=list)
     measured: list[str] = field(default_factory=list)
-    baselines: list[Baseline | None] = field(default_factory=list)
+    baselines: list[Baseline] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
     loading: threading.Event = field(default_factory=threading.Event)
     measuring: threading.Event = field(default_factory=threading.Event)
@@ -73,9 +73,7 @@ class FakeBackend:
         self.measured.append(request.prompt)
         return BASELINE
 
-    def run(
-        self, pair: str, request: Request, baseline: Baseline | None
-    ) -> Generator[Trace, None, None]:
+    def run(self, pair: str, request: Request, baseline: Baseline) -> Generator[Trace, None, None]:
         self.order.append(request.prompt)
         self.baselines.append(baseline)
         whole = make_trace(cycles=self.cycles)
@@ -158,11 +156,11 @@ def test_the_baseline_is_measured_once_per_prompt_and_pair(
         engine.submit("s", request("a")),
         engine.submit("s", request("b")),
         engine.submit("s", request("a", pair="other")),
-        engine.submit("s", request("a", method="ar")),
+        engine.submit("s", request("b", method="ar")),
     ]
     eventually(lambda: jobs[-1].status.ended)
     assert backend.measured == ["a", "b", "a"]
-    assert backend.baselines == [BASELINE] * 4 + [None]
+    assert backend.baselines == [BASELINE] * 5
 
 
 def test_pause_holds_the_run_and_resume_lets_it_finish(

@@ -30,7 +30,10 @@ PROBABILITIES = ("q draft", "p target", "p of the rule", "p when tested", "accep
 
 
 def draw(trace: Trace, state: View) -> None:
-    """Twins of the view's selection, the sentence, the charts, the table and the download."""
+    """Twins of the view's selection, the sentence, the charts, the table and the download.
+
+    Autoregression has no tree: what is about nodes is left out.
+    """
     if not trace.cycles:
         return
     cycle = trace.cycles[-1 if state.cycle is None else min(state.cycle, len(trace.cycles) - 1)]
@@ -50,15 +53,19 @@ def draw(trace: Trace, state: View) -> None:
         )
     with st.container(key="live_sentence", gap=None):
         st.text(node_sentence(trace, cycle.index, node))
-        if trace.header.method != "ar" and node == stop_node(cycle):
+        if _drafted(trace) and node == stop_node(cycle):
             st.text(miss_sentence(trace, cycle.index))
     _charts(trace, cycle, node)
     _table(trace, cycle)
 
 
+def _drafted(trace: Trace) -> bool:
+    return trace.header.method != "ar"
+
+
 def _twins(trace: Trace, cycle: Cycle, node: int) -> None:
     """Keyboard twins of clicks in the view; their state is set from it before they are drawn."""
-    labels = node_labels(trace, cycle)
+    labels = node_labels(trace, cycle) if _drafted(trace) else []
     st.session_state.live_cycle = cycle.index + 1
     st.number_input(
         "Cycle",
@@ -82,7 +89,7 @@ def _twins(trace: Trace, cycle: Cycle, node: int) -> None:
 
 def _charts(trace: Trace, cycle: Cycle, node: int) -> None:
     mode: Mode = "dark" if st.context.theme.type == "dark" else "light"
-    left, middle, right = st.columns([5, 3, 4])
+    left, *middle, right = st.columns([5, 3, 4] if _drafted(trace) else [1, 1])
     at = distributions_at(cycle, node)
     with left:
         if at is None:
@@ -91,8 +98,9 @@ def _charts(trace: Trace, cycle: Cycle, node: int) -> None:
             after = cycle.root if cycle.nodes is None else int(cycle.nodes.token[at.node])
             _chart(next_tokens(trace, at, after=after, mode=mode), "live_distributions")
             st.caption(_note(trace, at.node == node))
-    with middle:
-        _chart(accepted_per_cycle(trace, mode=mode), "live_histogram")
+    for column in middle:
+        with column:
+            _chart(accepted_per_cycle(trace, mode=mode), "live_histogram")
     with right:
         _chart(time_per_cycle(trace, selected=cycle.index, mode=mode), "live_timings")
 
@@ -108,7 +116,7 @@ def _chart(figure: go.Figure, key: str) -> None:
 
 def _table(trace: Trace, cycle: Cycle) -> None:
     table = node_table(trace, cycle)
-    if table.empty:
+    if table.empty or not _drafted(trace):
         return
     with st.expander(f"Nodes of cycle {cycle.index + 1}", key="live_nodes"):
         st.dataframe(

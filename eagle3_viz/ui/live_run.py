@@ -54,18 +54,27 @@ def _follow(engine: Engine) -> None:
         return
     engine.heartbeat(job)
     status, trace = job.status, job.trace
-    sentence = describe(status, trace)
-    if trace is None:
-        _placeholder(sentence, progress=status)
-    else:
-        with st.container(key="live_status"):
-            st.text(sentence)
-        _show(state, trace, status, sentence)
+    _tell(status, trace)
+    if trace is not None:
+        _show(state, trace, status)
     if status.still != state.still or (state.moved and status.still):
         st.rerun(scope="app")
 
 
-def _show(state: View, trace: Trace, status: Status, sentence: str) -> None:
+def _tell(status: Status, trace: Trace | None) -> None:
+    """The sentence: a line above the live view, a box of its own while there is no view."""
+    sentence = describe(status, trace)
+    if status.phase is Phase.FAILED:
+        with st.container(key="live_failed", border=True):
+            st.text(sentence)
+    elif trace is None:
+        _placeholder(sentence, progress=status)
+    else:
+        with st.container(key="live_status"):
+            st.text(sentence)
+
+
+def _show(state: View, trace: Trace, status: Status) -> None:
     cycles = len(trace.cycles)
     payload = live_payload(
         trace,
@@ -73,7 +82,6 @@ def _show(state: View, trace: Trace, status: Status, sentence: str) -> None:
         first_cycle=max(0, state.sent - TAIL),
         selected_cycle=state.cycle,
         selected_node=state.node,
-        message=sentence,
     )
     state.sent = cycles
     live_view(payload, key="live_view", height=HEIGHT, on_change=live_state.component_selected)
