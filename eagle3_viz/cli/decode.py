@@ -197,7 +197,8 @@ def shareable(args: argparse.Namespace) -> tuple[str, ...]:
         option, equals, value = argument.partition("=")
         known = equals and option.startswith("--") and value in short
         shown.append(f"{option}={short[value]}" if known else short.get(argument, argument))
-    return tuple(shown)
+    # names of files may hold bytes that are no UTF-8, which a trace file cannot store
+    return tuple(argument.encode("utf-8", "replace").decode() for argument in shown)
 
 
 def is_folder(location: str) -> bool:

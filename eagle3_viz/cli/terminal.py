@@ -18,7 +18,8 @@ from eagle3_viz.records import Origin
 from eagle3_viz.tokens import visible
 
 LINE_LIMIT = 400  # characters shown of a value of unknown length
-GREEN, VIOLET, DIM, RESET = "\x1b[32m", "\x1b[35m", "\x1b[2m", "\x1b[0m"
+USUAL_COLUMNS = 80  # of a terminal that does not tell
+GREEN, VIOLET, RESET = "\x1b[32m", "\x1b[35m", "\x1b[0m"
 COLOURS = {Origin.ACCEPTED: GREEN, Origin.RECOVERED: VIOLET, Origin.BONUS: VIOLET}
 _STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _KEPT = "\n\t\u200c\u200d"  # the joiners shape emoji and several scripts, and steer nothing
@@ -59,7 +60,8 @@ def aligned(rows: Sequence[tuple[str, str]], stream: TextIO) -> str:
     for label, value in rows:
         line = f"{label:<{margin}}{one_line(value)}"
         if stream.isatty():
-            width = max(margin + 20, os.get_terminal_size(stream.fileno()).columns)
+            columns = os.get_terminal_size(stream.fileno()).columns or USUAL_COLUMNS
+            width = max(margin + 20, columns)
             line = textwrap.fill(line, width, subsequent_indent=" " * margin)
         lines.append(line)
     return "\n".join(lines)

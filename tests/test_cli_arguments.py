@@ -1,0 +1,90 @@
+"""What can be typed on the command line, and what it amounts to."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eagle3_viz.cli import arguments
+from eagle3_viz.config import DecodeConfig, TreeShape
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def parsed(*argv: str) -> argparse.Namespace:
+    return arguments.parse(["decode", "prompt", *argv])
+
+
+def test_without_options_a_run_is_the_default_one_and_records_nothing() -> None:
+    assert parsed().config == DecodeConfig(record="off")
+
+
+def test_a_trace_is_recorded_in_full_unless_told_otherwise() -> None:
+    assert parsed("--trace", "a.parquet").config.record == "full"
+    assert parsed("--trace", "a.parquet", "--record", "outcomes").config.record == "outcomes"
+
+
+def test_every_option_of_a_run_reaches_its_configuration() -> None:
+    config = parsed(
+        *("--depth", "5", "--top-k", "2", "--total", "7", "--temperature", "0.5"),
+        *("--target-top-k", "40", "--top-p", "0.9", "--rule", "topk", "--seed", "3"),
+        *("--max-new-tokens", "9", "--stop", "a", "--stop", "b"),
+    ).config
+    assert config.shape == TreeShape(total=7, depth=5, top_k=2)
+    sampling = config.sampling
+    assert (sampling.temperature, sampling.top_k, sampling.top_p) == (0.5, 40, 0.9)
+    assert (config.rule, config.seed, config.max_new_tokens) == ("topk", 3, 9)
+    assert config.stop == ("a", "b")
+
+
+def test_the_sample_rule_drafts_a_chain_as_deep_as_asked() -> None:
+    config = parsed("--rule", "sample", "--temperature", "1").config
+    assert config.shape == TreeShape(total=5, depth=3, top_k=1)
+
+
+def test_a_total_that_was_not_given_is_what_the_draft_can_propose() -> None:
+    assert parsed("--depth", "0").config.shape == TreeShape(total=5, depth=0, top_k=4)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--total", "54"], "lower total to 53"),
+        (["--depth", "-1"], "depth=-1"),
+        (["--rule", "sample", "--temperature", "1", "--top-k", "4"], "top_k=1"),
+        (["--rule", "topk"], "temperature"),
+        (["--temperature", "nan"], "temperature"),
+        (["--max-new-tokens", "0"], "max_new_tokens"),
+        (["--device", "tpu"], "cuda:N"),
+        (["--pair", "a", "--draft", "b"], "not both"),
+        (["--target", "a"], "--draft"),
+        (["--method", "ar", "--compare"], "--compare"),
+        (["--method", "ar", "--draft-kind", "random"], "--draft-kind random"),
+        (["--system", "\udcff"], "UTF-8"),
+    ],
+)
+def test_options_without_a_meaning_are_one_sentence_and_status_2(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parsed(*argv)
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("argv", ["--help", "decode --help", "decode x --total 99", "show missing"])
+def test_help_usage_errors_and_traces_need_no_torch(argv: str) -> None:
+    script = (
+        "import sys\nfrom eagle3_viz.cli.main import main\n"
+        f"try:\n    main({argv.split()!r})\nexcept SystemExit:\n    pass\n"
+        "loaded = {'torch', 'transformers'} & set(sys.modules)\n"
+        "print('loaded:', *loaded)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.rstrip().endswith("loaded:"), done.stdout + done.stderr

@@ -1,0 +1,114 @@
+"""`fetch`, `pairs` and `show` on the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eagle3_viz.cli.main import main
+from eagle3_viz.embedded import PairError
+from eagle3_viz.pairs import KNOWN_PAIRS
+from eagle3_viz.run import with_baseline
+from eagle3_viz.trace_file import save
+from tests.synthetic import make_trace
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_fetch_reports_its_stages_as_lines_and_says_where_the_target_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ensure(progress: Callable[[str, int, int], None]) -> Path:
+        for done in range(0, 90_000_001, 1_000_000):
+            progress("Downloading", done, 90_000_000)
+        progress("Checking", 0, 1)
+        return Path("the-cache")
+
+    monkeypatch.setattr("eagle3_viz.cli.fetch.ensure_embedded", ensure)
+    assert main(["fetch"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "The embedded target is ready: the-cache\n"
+    lines = shown.err.splitlines()
+    assert len(lines) == 12
+    assert lines[0] == "Downloading"
+    assert lines[5] == "Downloading: 50 % (45 of 90 MB)"
+    assert lines[-1] == "Checking"
+
+
+def test_a_fetch_that_fails_is_the_pairs_own_sentence_and_status_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ensure(progress: object) -> Path:
+        raise PairError("The disk is full: free some space.")
+
+    monkeypatch.setattr("eagle3_viz.cli.fetch.ensure_embedded", ensure)
+    assert main(["fetch"]) == 1
+    assert capsys.readouterr().err == "error: The disk is full: free some space.\n"
+
+
+def test_pairs_says_for_each_what_it_takes_and_whether_it_was_tried(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("eagle3_viz.cli.listing.is_local", lambda spec: spec is KNOWN_PAIRS[0])
+    assert main(["pairs"]) == 0
+    _, *entries = capsys.readouterr().out.split("\n\n")
+    assert len(entries) == len(KNOWN_PAIRS)
+    for entry, spec in zip(entries, KNOWN_PAIRS, strict=True):
+        name, *rest = entry.splitlines()[0].split()
+        assert (name, rest[-1]) == (spec.name, "yes" if spec is KNOWN_PAIRS[0] else "no")
+        assert ("Not tried here" in entry) is not spec.tried
+        assert spec.target in entry
+
+
+def test_show_tells_where_a_trace_comes_from_without_obeying_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = make_trace(cycles=5)
+    trace.header = replace(trace.header, prompt="\x1b[31mred\u202e", pair="a\nb")
+    save(trace, tmp_path / "a.parquet")
+    assert main(["show", str(tmp_path / "a.parquet")]) == 0
+    out = capsys.readouterr().out
+    assert "␛[31mred⟨U+202E⟩" in out
+    assert "a↵b" in out
+    assert "\x1b" not in out
+    assert trace.header.target.name in out
+    assert "tokens per cycle" in out
+
+
+def test_show_gives_the_speedup_over_the_baseline_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = make_trace(cycles=5)
+    assert trace.header.baseline is not None
+    kept = sum(len(cycle.tokens) for cycle in trace.cycles)
+    each = sum(cycle.timing.total for cycle in trace.cycles) / kept
+    with_baseline(trace, replace(trace.header.baseline, ms_per_token=3 * each))
+    save(trace, tmp_path / "a.parquet")
+    assert main(["show", str(tmp_path / "a.parquet")]) == 0
+    assert "3.00x over autoregression" in capsys.readouterr().out
+
+
+def test_show_refuses_what_is_no_trace_with_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"no trace at all")
+    assert main(["show", str(tmp_path / "a.parquet")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: expected a Parquet file")
+    assert error.count("\n") == 1
+
+
+def test_a_reader_that_goes_away_ends_a_command_quietly(tmp_path: Path) -> None:
+    save(make_trace(cycles=5), tmp_path / "a.parquet")
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "eagle3_viz", "show", str(tmp_path / "a.parquet")]
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
