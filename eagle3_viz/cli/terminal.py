@@ -62,7 +62,9 @@ def aligned(rows: Sequence[tuple[str, str]], stream: TextIO) -> str:
         if stream.isatty():
             columns = os.get_terminal_size(stream.fileno()).columns or USUAL_COLUMNS
             width = max(margin + 20, columns)
-            line = textwrap.fill(line, width, subsequent_indent=" " * margin)
+            line = textwrap.fill(
+                line, width, subsequent_indent=" " * margin, break_on_hyphens=False
+            )
         lines.append(line)
     return "\n".join(lines)
 
