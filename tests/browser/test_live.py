@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+from eagle3_viz import trace_file
 from tests.browser.conftest import Tab
 
 pytestmark = pytest.mark.browser
@@ -135,6 +137,22 @@ def test_clicks_scrubber_and_widgets_agree(hostile_url: str, open_tab: Callable[
     slider.focus()
     tab.page.keyboard.press("ArrowRight")
     expect(cycle).to_have_value("8")
+
+
+def test_the_download_is_the_trace_on_the_screen(
+    hostile_url: str, open_tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    tab = open_tab(hostile_url)
+    for _ in range(2):
+        tab.button("live_step").click()
+        tab.key("live_download").wait_for()
+    expect(tab.key("live_status")).to_contain_text("Paused after 2 cycles")
+    with tab.page.expect_download() as download:
+        tab.button("live_download").click()
+    download.value.save_as(tmp_path / "trace.parquet")
+    trace = trace_file.load(tmp_path / "trace.parquet")
+    assert len(trace.cycles) == 2
+    assert trace.header.prompt == tab.key("live_prompt").locator("textarea").input_value()
 
 
 def test_step_pause_and_resume_drive_one_run(
