@@ -26,10 +26,15 @@ from transformers import (
 )
 
 from eagle3_viz import attention
+from eagle3_viz.config import DecodeConfig, TreeShape
+from eagle3_viz.decode import decode
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
+from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.records import Cycle, Prefill
+from eagle3_viz.sampling import Draws
 from eagle3_viz.target import TargetModel
-from eagle3_viz.tree import DraftTree, make_tree
+from eagle3_viz.tree import DraftTree, Mark, build_dynamic, build_sampled_chain, make_tree
 
 VOCABULARY = 61
 WINDOW = 5  # shorter than every text of the tests
@@ -213,3 +218,67 @@ def shared_target(family: str = "llama") -> TargetModel:
 @cache
 def shared_stock(family: str = "llama") -> Any:
     return stock_model(shared_target(family))
+
+
+class OracleDraft:
+    """A draft that knows the stock target and adds seeded noise: most of its guesses are right.
+
+    ids: the target ids it can propose, rising.
+    """
+
+    def __init__(self, stock: Any, prompt: Sequence[int], ids: Sequence[int], noise: float) -> None:
+        self.stock, self.prompt, self.ids, self.noise = stock, list(prompt), list(ids), noise
+        self.vocabulary_size = len(self.ids)
+        self.known: dict[tuple[int, ...], torch.Tensor] = {}
+        self.text: list[int] = []
+        self.paths: list[list[int]] = []
+
+    def reset(self) -> None:
+        self.text = self.prompt[:1]
+
+    def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
+        assert len(features) == len(tokens)
+        self.text += tokens
+
+    def propose(self, root: int, shape: TreeShape, mark: Mark) -> DraftTree:
+        assert self.text[-1] == root
+        return build_dynamic(root, self, shape, mark)
+
+    def propose_sampled(
+        self, root: int, depth: int, temperature: float, draws: Draws, mark: Mark
+    ) -> DraftTree:
+        return build_sampled_chain(root, self, depth, temperature, draws, mark)
+
+    def root_logits(self) -> torch.Tensor:
+        self.paths = [[]]
+        return self.logits_of([])
+
+    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+        rows = zip(self.to_target(draft_ids).tolist(), parents.tolist(), strict=True)
+        self.paths = [[*self.paths[parent], token] for token, parent in rows]
+        return torch.stack([self.logits_of(path) for path in self.paths])
+
+    def to_target(self, draft_ids: torch.Tensor) -> torch.Tensor:
+        return torch.tensor(self.ids)[draft_ids]
+
+    def logits_of(self, path: list[int]) -> torch.Tensor:
+        text = (*self.text, *path)
+        if text not in self.known:
+            seed = sum((i + 1) * token for i, token in enumerate(text))
+            noise = torch.randn(len(self.ids), generator=torch.Generator().manual_seed(seed))
+            logits = stock_forward(self.stock, text)[0][-1]
+            self.known[text] = logits[self.ids] + self.noise * noise
+        return self.known[text]
+
+
+def decode_all(
+    target: TargetModel, draft: Draft | None, prompt: Sequence[int], **settings: Any
+) -> tuple[Prefill, list[Cycle]]:
+    """Every record of one run; settings as DecodeConfig's."""
+    prefill, *cycles = decode(target, draft, prompt, DecodeConfig(**settings))
+    assert isinstance(prefill, Prefill)
+    return prefill, [cycle for cycle in cycles if isinstance(cycle, Cycle)]
+
+
+def text_of(prefill: Prefill, cycles: list[Cycle]) -> list[int]:
+    return [prefill.token, *(token for cycle in cycles for token in cycle.tokens)]
