@@ -153,6 +153,8 @@ def test_the_download_is_the_trace_on_the_screen(
     trace = trace_file.load(tmp_path / "trace.parquet")
     assert len(trace.cycles) == 2
     assert trace.header.prompt == tab.key("live_prompt").locator("textarea").input_value()
+    tab.button("live_stop").click()
+    expect(tab.key("live_status")).to_contain_text("Stopped")
 
 
 def test_step_pause_and_resume_drive_one_run(
