@@ -19,6 +19,7 @@ from eagle3_viz import acceptance
 from eagle3_viz import decode as decode_module
 from eagle3_viz.acceptance import Verdict, children_of, residual_topk
 from eagle3_viz.config import Sampling, TreeShape
+from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.records import Origin
@@ -89,6 +90,14 @@ def accept_by_ratio(tree: DraftTree, p: torch.Tensor, draws: Any) -> Verdict:
             return Verdict(tuple(path), committed, Origin.RECOVERED, ())
 
 
+class RepeatableNoise(RandomDraft):
+    """Random draft that starts from the same noise in every run: outcomes can be enumerated."""
+
+    def reset(self) -> None:
+        super().reset()
+        self._generator.manual_seed(8)
+
+
 SMALL = 3
 SMALL_PROMPT = random_ids(6, 41, SMALL)
 EXACT: dict[str, dict] = {
@@ -127,17 +136,34 @@ def small_pair() -> tuple[TargetModel, Any, Eagle3Draft]:
     return target, stock_model(target), Eagle3Draft(weights, target)
 
 
-@pytest.mark.parametrize("case", EXACT)
-def test_the_engine_writes_every_text_with_the_targets_probability(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target, stock, draft = small_pair()
-    settings = EXACT[case]
+def assert_exact(case: str, monkeypatch: pytest.MonkeyPatch, draft: Draft) -> None:
+    (target, stock, _), settings = small_pair(), EXACT[case]
     expected = joint_of_target(
         stock, SMALL_PROMPT, settings["sampling"], settings["max_new_tokens"]
     )
     found = exact_joint(draft, target, SMALL_PROMPT, monkeypatch, **settings)
     assert distance(found, expected) < 1e-5
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_the_engine_writes_every_text_with_the_targets_probability(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_exact(case, monkeypatch, small_pair()[2])
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_a_draft_that_proposes_the_least_likely_changes_no_probability(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_exact(case, monkeypatch, LeastLikelyDraft(small_pair()[2]))
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_a_draft_of_pure_noise_changes_no_probability(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_exact(case, monkeypatch, RepeatableNoise(small_pair()[2]))
 
 
 @pytest.mark.parametrize(
