@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTUP = 60.0  # seconds
+expect.set_options(timeout=20_000)  # ms; a busy machine draws late
 TROUBLE = re.compile(r"Traceback|deprecat", re.IGNORECASE)
 
 
