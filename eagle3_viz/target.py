@@ -196,11 +196,14 @@ def refuse_config_file(folder: Path) -> None:
         raise TargetError(f"{folder.name}: there is no config.json; is this a model?") from None
     except OSError as error:
         raise TargetError(f"{folder.name}: config.json cannot be read ({error.strerror})") from None
-    except ValueError as error:  # broken JSON or not UTF-8
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, nested without end
         raise TargetError(f"{folder.name}: config.json is not valid JSON ({error})") from None
     if not isinstance(config, dict):
         raise TargetError(f"{folder.name}: config.json must hold an object")
-    _refuse_family(str(config.get("model_type")), config.get("layer_types"))
+    kinds = config.get("layer_types") or []
+    if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
+        raise TargetError(f"{folder.name}: layer_types in config.json must be a list of names")
+    _refuse_family(str(config.get("model_type")), kinds)
 
 
 def refuse_unsupported(config: Any) -> None:
@@ -211,11 +214,23 @@ def refuse_unsupported(config: Any) -> None:
             f"target family {config.model_type!r} is set to see tokens ahead "
             "(use_bidirectional_attention): it does not decode from left to right"
         )
+    if "longrope" in _rope_types(config):
+        raise TargetError(
+            "this target's rotary embedding is 'longrope': it turns every token of a forward by "
+            "the length of the longest guess, so a tree would change the distribution"
+        )
     if config._attn_implementation != attention.NAME:
         raise TargetError(
             f"the model was loaded with {config._attn_implementation!r} attention; verifying trees "
             f"needs attn_implementation={attention.NAME!r}"
         )
+
+
+def _rope_types(config: Any) -> set[Any]:
+    """Kinds of rotary embedding; some families have one for each attention kind."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    nested = [value for value in parameters.values() if isinstance(value, dict)]
+    return {part.get("rope_type") for part in (parameters, *nested)}
 
 
 def _refuse_family(model_type: str, layer_types: Sequence[str] | None) -> None:

@@ -143,22 +143,29 @@ def test_a_stop_string_across_tokens_ends_trees_and_autoregression_alike() -> No
         assert cycles[-1].finish == "stop"
 
 
-@pytest.mark.parametrize("settings", [{}, {"sampling": Sampling(0.8), "rule": "topk"}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"shape": TreeShape(20, 3, 4)},
+        {"shape": TreeShape(20, 3, 4), "sampling": Sampling(0.8), "rule": "topk"},
+        {"shape": TreeShape(6, 4, 1), "sampling": Sampling(0.8), "rule": "sample"},
+    ],
+    ids=["greedy", "topk", "sample"],
+)
 def test_the_last_position_of_the_context_is_used_and_none_beyond(settings: dict) -> None:
     limit = 20
     target = tiny_target(vocab_size=V, seed=1, max_position_embeddings=limit)
     room = limit - len(PROMPT) + 1  # the token decided at the last position has none of its own
     texts = []
     for draft in (None, oracle(noise=0.3), tiny_draft(target, draft_vocab_size=11)):
-        shape = TreeShape(20, 3, 4)
-        prefill, cycles = run(target, draft, shape=shape, max_new_tokens=99, **settings)
+        prefill, cycles = run(target, draft, max_new_tokens=99, **settings)
         texts.append(text_of(prefill, cycles))
         assert len(texts[-1]) == room
         assert finish_of(prefill, cycles) == "context"
         assert all(not cycle.cut for cycle in cycles)
         deepest = [cycle.prefix_length + int(cycle.nodes.depth.max()) for cycle in cycles]
         assert max(deepest) == limit - 1
-    if not settings:
+    if "rule" not in settings:
         assert texts[0] == texts[1] == texts[2] == greedy_text()[:room]
 
 

@@ -25,6 +25,7 @@ from tests.tiny_models import (
     shared_stock,
     shared_target,
     stock_forward,
+    stock_model,
     tiny_config,
     tiny_target,
     tree_of,
@@ -76,6 +77,59 @@ def test_the_supported_families_are_listed_in_the_refusal(tmp_path: Path) -> Non
         assert family in message
 
 
+@pytest.mark.parametrize("kinds", [3, "full_attention", [["full_attention"]], [None]], ids=str)
+def test_layer_kinds_that_are_no_list_of_names_are_refused(tmp_path: Path, kinds: Any) -> None:
+    message = refusal_of_file(tmp_path, {"model_type": "llama", "layer_types": kinds})
+    assert "list of names" in message
+
+
+def test_a_rotary_embedding_that_depends_on_the_longest_guess_is_refused() -> None:
+    """Its frequencies switch for the whole forward once any position passes the original length."""
+    factors = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 16}
+    with pytest.raises(TargetError, match="longrope"):
+        tiny_target(rope_parameters=rope | factors, max_position_embeddings=64)
+
+
+@pytest.mark.parametrize(
+    "rope",
+    [
+        {"rope_type": "linear", "factor": 2.0},
+        {"rope_type": "dynamic", "factor": 2.0},
+        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+        {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+        },
+    ],
+    ids=lambda rope: rope["rope_type"],
+)
+def test_other_rotary_embeddings_verify_a_tree_to_the_last_position(rope: dict) -> None:
+    target = tiny_target(rope_parameters={"rope_theta": 1e4} | rope, max_position_embeddings=64)
+    text, guesses = random_ids(56, 11), random_ids(8, 12)
+    target.prefill(text)
+    step = target.verify(tree_of(guesses, range(-1, 7)))
+    logits, _ = stock_forward(stock_model(target), text + guesses)
+    assert torch.allclose(step.logits, logits[56:], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3", "mistral-sliding"])
+def test_a_bfloat16_tree_agrees_with_float32_within_rounding(family: str) -> None:
+    exact, rounded = (tiny_target(family, seed=8) for _ in range(2))
+    coarse = TargetModel(rounded.model.to(torch.bfloat16), SimpleNamespace(eos_token_id=None))
+    text, tree = random_ids(12, 13), tree_of(random_ids(6, 14), [-1, 0, 0, 1, 1, 2])
+    steps = []
+    for target in (exact, coarse):
+        target.prefill(text)
+        steps.append(target.verify(tree))
+    assert steps[1].logits.dtype == steps[1].features.dtype == torch.bfloat16
+    error = (steps[1].logits.float() - steps[0].logits).abs().mean()
+    assert error < 0.15 * steps[0].logits.std()
+
+
 def test_a_config_without_a_family_is_refused(tmp_path: Path) -> None:
     assert "not supported" in refusal_of_file(tmp_path, {"hidden_size": 32})
 
@@ -88,8 +142,9 @@ def test_a_config_without_a_family_is_refused(tmp_path: Path) -> None:
         (b"\xff\xfe\x00", "not valid JSON"),
         (b'["llama"]', "must hold an object"),
         (b"3", "must hold an object"),
+        (b"[" * 200_000, "not valid JSON"),
     ],
-    ids=["none", "broken", "binary", "list", "number"],
+    ids=["none", "broken", "binary", "list", "number", "nested"],
 )
 def test_a_folder_without_a_readable_config_is_refused(
     tmp_path: Path, content: bytes | None, told: str
