@@ -12,7 +12,7 @@ from eagle3_viz.trace import Baseline, Trace
 
 @dataclass(frozen=True)
 class Request:
-    """What a job is asked to run. pair is a name of `pairs.KNOWN_PAIRS`, None for the default."""
+    """What a job is asked to run. pair is a name of `KNOWN_PAIRS`, None for the default."""
 
     prompt: str
     config: DecodeConfig
@@ -59,7 +59,7 @@ class LocalBackend:
     def pairs(self) -> tuple[PairChoice, ...]:
         """The default pair, and whatever else is on this disk already; a run starts no download
         of tens of gigabytes from a page."""
-        from eagle3_viz.pairs import EMBEDDED, KNOWN_PAIRS, is_local
+        from eagle3_viz.pair_specs import EMBEDDED, KNOWN_PAIRS, is_local
 
         return tuple(
             PairChoice(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import re
@@ -17,114 +16,30 @@ from safetensors import SafetensorError
 
 from eagle3_viz import embedded, hub
 from eagle3_viz.compatibility import check_compatible, parameter_count, read_config, tensor_table
+from eagle3_viz.dequantize import without_progress_bars
 from eagle3_viz.device import choose_device, choose_dtype
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.checkpoints import CheckpointError
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.embedded import PairError, Progress
+from eagle3_viz.pair_specs import EMBEDDED, KNOWN_PAIRS, find_spec, is_local
 from eagle3_viz.target import TargetError, TargetModel
 from eagle3_viz.trace import ModelSource
 
 __all__ = [
-    "EMBEDDED",
-    "KNOWN_PAIRS",
     "LoadedPair",
     "PairError",
-    "PairSpec",
     "Progress",
     "ResolvedPair",
     "check_compatible",
-    "is_local",
     "load_pair",
     "resolve",
 ]
-
-EMBEDDED = "embedded"
-"""The location of the default target, and of the draft shipped for it."""
 
 PRETRAINED = Path(__file__).parent / "pretrained"
 HASH_LIMIT = 2_000_000_000  # bytes; larger weights are named by their revision instead of a hash
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _EMBEDDED_TARGET, _EMBEDDED_DRAFT = "SmolLM2-135M-Instruct", "smollm2-135m-instruct-eagle3"
-
-
-@dataclass(frozen=True)
-class PairSpec:
-    """A pair that can be chosen by name.
-
-    target and draft are hub ids or EMBEDDED. download_gb is for both halves; memory_gb is their
-    weights in bfloat16. Sizes of pairs not tried are estimates from the published shapes.
-    """
-
-    name: str
-    title: str
-    target: str
-    draft: str
-    target_parameters_b: float
-    download_gb: float
-    memory_gb: float
-    note: str
-    tried: bool
-
-
-_UNTRIED = "Not tried here. Sizes are estimates."
-KNOWN_PAIRS: tuple[PairSpec, ...] = (
-    PairSpec(
-        name="smollm2-135m",
-        title="SmolLM2-135M-Instruct with the draft trained for it",
-        target=EMBEDDED,
-        draft=EMBEDDED,
-        target_parameters_b=0.135,
-        download_gb=0.093,
-        memory_gb=0.3,
-        note="The default. Runs on a CPU; 540 MB stay in the cache after the first use.",
-        tried=True,
-    ),
-    PairSpec(
-        name="llama-3.1-8b",
-        title="Llama-3.1-8B-Instruct",
-        target="meta-llama/Llama-3.1-8B-Instruct",
-        draft="yuhuili/EAGLE3-LLaMA3.1-Instruct-8B",
-        target_parameters_b=8.03,
-        download_gb=17.0,
-        memory_gb=17.0,
-        note=f"{_UNTRIED} Gated: needs the licence accepted on the hub.",
-        tried=False,
-    ),
-    PairSpec(
-        name="deepseek-r1-distill-llama-8b",
-        title="DeepSeek-R1-Distill-Llama-8B",
-        target="deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
-        draft="yuhuili/EAGLE3-DeepSeek-R1-Distill-LLaMA-8B",
-        target_parameters_b=8.03,
-        download_gb=17.0,
-        memory_gb=17.0,
-        note=_UNTRIED,
-        tried=False,
-    ),
-    PairSpec(
-        name="vicuna-13b",
-        title="Vicuna-13B v1.3",
-        target="lmsys/vicuna-13b-v1.3",
-        draft="yuhuili/EAGLE3-Vicuna1.3-13B",
-        target_parameters_b=13.0,
-        download_gb=27.4,
-        memory_gb=27.4,
-        note=f"{_UNTRIED} Non-commercial licence.",
-        tried=False,
-    ),
-    PairSpec(
-        name="llama-3.3-70b",
-        title="Llama-3.3-70B-Instruct, narrow draft",
-        target="meta-llama/Llama-3.3-70B-Instruct",
-        draft="yuhuili/EAGLE3-LLaMA3.3-Instruct-70B",
-        target_parameters_b=70.6,
-        download_gb=145.0,
-        memory_gb=145.0,
-        note=f"{_UNTRIED} Gated: needs the licence accepted on the hub.",
-        tried=False,
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -149,24 +64,6 @@ class LoadedPair:
     target_source: ModelSource
     draft_source: ModelSource | None
     dtype_reason: str
-
-
-def find_spec(name: str) -> PairSpec:
-    """The known pair of that name. Raises PairError with the closest and all known names."""
-    known = {spec.name: spec for spec in KNOWN_PAIRS}
-    if name in known:
-        return known[name]
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise PairError(f"There is no pair named {name!r}: {hint}Known are {', '.join(known)}.")
-
-
-def is_local(spec: PairSpec) -> bool:
-    """True when both halves are on this disk already. Never asks the network."""
-    return all(
-        embedded.is_built() if location == EMBEDDED else hub.cached_snapshot(location) is not None
-        for location in {spec.target, spec.draft}
-    )
 
 
 def resolve(
@@ -229,7 +126,7 @@ def load_pair(
     sources = [source for source in (pair.target_source, pair.draft_source) if source]
     weights = sum(source.parameters for source in sources) * dtype.itemsize
     require_memory(f"{pair.name} in {str(dtype).removeprefix('torch.')}", weights, device)
-    with embedded.without_progress_bars():
+    with without_progress_bars():
         model, head = _load_halves(pair, dtype, device, trust_remote_code, report)
     report("The pair is ready", 3, 3)
     return LoadedPair(

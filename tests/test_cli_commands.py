@@ -13,7 +13,7 @@ import pytest
 
 from eagle3_viz.cli.main import main
 from eagle3_viz.embedded import PairError
-from eagle3_viz.pairs import KNOWN_PAIRS
+from eagle3_viz.pair_specs import KNOWN_PAIRS
 from eagle3_viz.run import with_baseline
 from eagle3_viz.trace_file import save
 from tests.synthetic import make_trace

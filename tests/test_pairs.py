@@ -11,7 +11,8 @@ from eagle3_viz import embedded, hub, pairs
 from eagle3_viz.drafts.checkpoints import CheckpointError
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.embedded import PairError
-from eagle3_viz.pairs import EMBEDDED, KNOWN_PAIRS, is_local, load_pair, resolve
+from eagle3_viz.pair_specs import EMBEDDED, KNOWN_PAIRS, is_local
+from eagle3_viz.pairs import load_pair, resolve
 from eagle3_viz.target import TargetError, TargetModel
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -8,7 +8,6 @@ from eagle3_viz.cli.failure import as_failure
 from eagle3_viz.cli.progress import reporting
 from eagle3_viz.cli.terminal import one_line
 from eagle3_viz.embedded import PairError, ensure_embedded
-from eagle3_viz.pairs import resolve
 
 
 def fetch(name: str | None) -> int:
@@ -17,6 +16,8 @@ def fetch(name: str | None) -> int:
         if name is None:
             ready, folder = "The embedded target", ensure_embedded(progress)
         else:
+            from eagle3_viz.pairs import resolve  # brings torch
+
             ready, folder = f"The pair {name}", resolve(name, progress=progress).target_folder
     print(one_line(f"{ready} is ready: {folder}"))
     return 0

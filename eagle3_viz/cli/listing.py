@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle3_viz.pairs import EMBEDDED, KNOWN_PAIRS, PairSpec, is_local
+from eagle3_viz.pair_specs import EMBEDDED, KNOWN_PAIRS, PairSpec, is_local
 
 
 def list_pairs() -> int:
