@@ -205,7 +205,7 @@ def test_each_tested_sibling_gets_a_fresh_uniform_and_the_renormalized_p() -> No
 def test_a_token_of_probability_zero_is_never_accepted() -> None:
     class ZeroDraws:
         def accepts(self, probability: float) -> tuple[bool, float]:
-            return 0.0 < probability, 0.0
+            return probability > 0.0, 0.0
 
         def token(self, weights: torch.Tensor) -> torch.Tensor:
             return weights.argmax()

@@ -36,9 +36,7 @@ class TableStepper:
         return draft_ids + 100
 
 
-def reference_tree(
-    stepper: TableStepper, shape: TreeShape
-) -> list[tuple[tuple[int, ...], float]]:
+def reference_tree(stepper: TableStepper, shape: TreeShape) -> list[tuple[tuple[int, ...], float]]:
     """Kept (path, score) pairs in node order, written from MATH.md 2 without tensors."""
 
     def children(path: tuple[int, ...], score: float) -> list[tuple[tuple[int, ...], float]]:
