@@ -21,6 +21,7 @@ from tests.tiny_models import (
     OracleDraft,
     decode_all,
     random_ids,
+    stock_forward,
     stock_model,
     text_of,
     tiny_architecture,
@@ -165,6 +166,9 @@ def test_the_last_position_of_the_context_is_used_and_none_beyond(settings: dict
         assert all(not cycle.cut for cycle in cycles)
         deepest = [cycle.prefix_length + int(cycle.nodes.depth.max()) for cycle in cycles]
         assert max(deepest) == limit - 1
+        for cycle in cycles:
+            drafted = draft is not None and cycle.prefix_length < limit - 1
+            assert (cycle.verified > 1) == drafted
     if "rule" not in settings:
         assert texts[0] == texts[1] == texts[2] == greedy_text()[:room]
 
@@ -217,6 +221,29 @@ def test_cycles_join_without_a_gap(rule: str) -> None:
         assert len(cycle.tokens) == len(cycle.origins)
         assert cycle.origins[:-1] == (Origin.ACCEPTED,) * (len(cycle.tokens) - 1)
         n, root = n + len(cycle.tokens), cycle.tokens[-1]
+
+
+@pytest.mark.parametrize("rule", ["greedy", "topk", "sample"])
+def test_the_draft_is_fed_the_taps_of_the_committed_text(rule: str) -> None:
+    """Each cycle's q at the root is that of a fresh draft on the stock model's hidden states."""
+    target, settings = target_of(), RULES[rule]
+    weights = tiny_weights(tiny_architecture(target, draft_vocab_size=11))
+    prefill, cycles = run(target, Eagle3Draft(weights, target), max_new_tokens=24, **settings)
+    temperature = settings["sampling"].temperature if rule == "sample" else 1.0
+    text = [*PROMPT, prefill.token]
+    for cycle in cycles:
+        _, hidden = stock_forward(stock_of(), text[:-1])
+        fresh = Eagle3Draft(weights, target)
+        fresh.extend(torch.cat([hidden[b] for b in target.taps.boundaries], dim=-1), text[1:])
+        q = (fresh.root_logits() / temperature).log_softmax(-1)
+        assert cycle.pool is not None
+        first = cycle.pool.parent == -1
+        ids = fresh.to_target(torch.arange(11)).tolist()
+        rows = [ids.index(token) for token in cycle.pool.token[first]]
+        found = torch.from_numpy(cycle.pool.draft_logprob[first])
+        assert torch.allclose(found, q[rows], atol=1e-3)
+        text += cycle.tokens
+    assert any(cycle.accepted for cycle in cycles)
 
 
 def test_the_tree_has_the_shape_that_was_asked_for() -> None:
