@@ -40,7 +40,7 @@ lint: dev ## Check style, format and types
 	$(PY) -m mypy
 
 bench: runtime fetch ## Measure decoding on this machine
-	$(PY) benchmarks/bench_decode.py $(ARGS)
+	$(PY) -m benchmarks.bench_decode $(ARGS)
 
 clean: ## Remove .venv and the caches of the tools; runs and the fetched target stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,6 +1,6 @@
 """EAGLE-3 against autoregression through the same target forward, on benchmark questions.
 
-    python benchmarks/bench_decode.py [--questions FOLDER] [--count 10] [--shapes 8,2,4 ...]
+    python -m benchmarks.bench_decode [--questions FOLDER] [--count 10] [--shapes 8,2,4 ...]
 
 Runs of one question follow each other in one process: AR, transformers' own generate, each tree
 shape with recording off, and the first shape once more with full recording. Speeds are decode

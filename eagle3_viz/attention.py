@@ -43,8 +43,7 @@ def grouped_attention(
 
 def additive_mask(visible: torch.Tensor, groups: int, dtype: torch.dtype) -> torch.Tensor:
     """Turn visibility bool [t, n] into the additive mask [1, 1, groups * t, n] used here."""
-    mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
-    mask.masked_fill_(~visible, float("-inf"))
+    mask = torch.where(visible, 0.0, float("-inf")).to(dtype)
     return mask.repeat(groups, 1)[None, None]
 
 

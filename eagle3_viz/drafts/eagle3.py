@@ -76,13 +76,14 @@ class Eagle3Draft:
         m = len(tokens)
         self._reserve(self._length + m)
         ids = torch.tensor(tokens, device=self.device)
-        positions = torch.arange(self._length, self._length + m, device=self.device)
         mask = None
         if (m > 1 and self._length) or self.architecture.sliding_window:
             keys = torch.arange(self._length + m, device=self.device)
-            visible = keys[None] <= positions[:, None]
-            mask = additive_mask(self._windowed(visible, positions, keys), self._groups, self.dtype)
-        hidden = self._forward(self._reduce(features), ids, positions, mask, self._length)
+            queries = keys[self._length :]
+            visible = keys[None] <= queries[:, None]
+            mask = additive_mask(self._windowed(visible, queries, keys), self._groups, self.dtype)
+        rope = self._rope.at(self._length, m)
+        hidden = self._forward(self._reduce(features), ids, rope, mask, self._length)
         self._length += m
         self._tree_length = 0
         self._root_hidden = hidden[-1:]
@@ -113,26 +114,24 @@ class Eagle3Draft:
         """Feed the next level of the tree; logits [m, DV], float32. All rows share a position."""
         m, first = len(draft_ids), self._length + self._tree_length
         self._reserve(first + m)
+        position = self._length + self._tree_level
         own = torch.eye(m, dtype=torch.bool, device=self.device)
         self._beam_visible = torch.cat([self._beam_visible[parents], own], dim=1)
-        positions = own.new_full((m,), self._length + self._tree_level, dtype=torch.int64)
-        verified = own.new_ones((m, self._length))
-        visible = torch.cat([verified, self._beam_visible], dim=1)
+        visible = torch.cat([own.new_ones((m, self._length)), self._beam_visible], dim=1)
         if self.architecture.sliding_window:
-            keys = self._tree_key_positions(positions)
-            visible = self._windowed(visible, positions, keys)
+            queries = own.new_full((m,), position, dtype=torch.int64)
+            visible = self._windowed(visible, queries, self._tree_key_positions(m))
         mask = additive_mask(visible, self._groups, self.dtype)
-        ids = self.to_target(draft_ids)
-        hidden = self._forward(self._beam_hidden[parents], ids, positions, mask, first)
+        ids, hidden = self.to_target(draft_ids), self._beam_hidden[parents]
+        hidden = self._forward(hidden, ids, self._rope.at(position, 1), mask, first)
         self._tree_length += m
         self._tree_level += 1
         self._beam_hidden = hidden
         return self._logits(hidden)
 
-    def _tree_key_positions(self, positions: torch.Tensor) -> torch.Tensor:
+    def _tree_key_positions(self, width: int) -> torch.Tensor:
         """Positions of all keys in the cache, the verified ones and every level of the tree."""
         verified = torch.arange(self._length, device=self.device)
-        width = len(positions)
         levels = torch.arange(self._tree_level + 1, device=self.device)
         return torch.cat([verified, self._length + levels.repeat_interleave(width)])
 
@@ -158,13 +157,13 @@ class Eagle3Draft:
         self,
         g: torch.Tensor,  # [m, H] feature stream
         ids: torch.Tensor,  # int64 [m], target ids
-        positions: torch.Tensor,  # int64 [m]
+        rope: tuple[torch.Tensor, torch.Tensor],  # cos, sin [m, hd], or [1, hd] for all rows
         mask: torch.Tensor | None,
         first: int,
     ) -> torch.Tensor:
         """Output of the last layer before the final norm [m, H]; keys written at `first`."""
         x = embedding(ids, self._embedding)
-        cos, sin = self._rope.at(positions)
+        cos, sin = rope
         for layer, cache in zip(self._layers, self._cache, strict=True):
             g = layer.forward(x, g, cos, sin, mask, cache, first)
         if self.architecture.norm_output:
@@ -189,6 +188,7 @@ class Eagle3Draft:
         if self._capacity:
             cache[..., : self._capacity, :] = self._cache
         self._cache, self._capacity = cache, capacity
+        self._rope.reserve(capacity)
 
 
 class _Layer:
@@ -239,13 +239,16 @@ class _Layer:
     ) -> torch.Tensor:
         arch, m = self.arch, len(inputs)
         heads = linear(inputs, self.qkv, self.qkv_bias).view(m, -1, arch.head_dim).transpose(0, 1)
-        q, k, v = heads.split([arch.num_heads, arch.num_kv_heads, arch.num_kv_heads])
+        qk, v = heads.split([arch.num_heads + arch.num_kv_heads, arch.num_kv_heads])
         if arch.qk_norm:
+            q, k = qk.split([arch.num_heads, arch.num_kv_heads])
             q, k = self._normed(q, "self_attn.q_norm"), self._normed(k, "self_attn.k_norm")
-        cache[0, 0, :, first : first + m] = _rotate(k, cos, sin)
+            qk = torch.cat([q, k])
+        q, k = _rotate(qk, cos, sin).split([arch.num_heads, arch.num_kv_heads])
+        cache[0, 0, :, first : first + m] = k
         cache[1, 0, :, first : first + m] = v
         keys, values = cache[:, :, :, : first + m]
-        out = grouped_attention(_rotate(q, cos, sin)[None], keys, values, mask)
+        out = grouped_attention(q[None], keys, values, mask)
         return linear(out[0].transpose(0, 1).reshape(m, -1), self.output)
 
     def _normed(self, x: torch.Tensor, name: str) -> torch.Tensor:
@@ -253,18 +256,25 @@ class _Layer:
 
 
 class _Rope:
-    """Rotary embedding in the half-split form."""
+    """Rotary embedding in the half-split form, from a table that grows with the text."""
 
     def __init__(self, head_dim: int, theta: float, device: torch.device, dtype: torch.dtype):
         exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device=device) / head_dim
         self._frequencies = 1.0 / theta**exponents
         self._dtype = dtype
+        self.reserve(GROWTH_STEP)
 
-    def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """cos and sin [m, hd] at positions [m]."""
-        angles = positions[:, None].float() * self._frequencies
+    def reserve(self, positions: int) -> None:
+        """Have the angles of the first `positions` positions ready."""
+        steps = torch.arange(positions, dtype=torch.float32, device=self._frequencies.device)
+        angles = steps[:, None] * self._frequencies
         angles = torch.cat([angles, angles], dim=-1)
-        return angles.cos().to(self._dtype), angles.sin().to(self._dtype)
+        self._table = torch.stack([angles.cos(), angles.sin()]).to(self._dtype)
+
+    def at(self, first: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """cos and sin [count, hd] at positions `first` onwards."""
+        cos, sin = self._table[:, first : first + count]
+        return cos, sin
 
 
 def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
