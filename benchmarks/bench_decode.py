@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 QUESTIONS = ROOT.parent / "shared" / "bench"
 RESULTS = ROOT / "benchmarks" / "results" / "bench_decode.csv"
 SETS = ("humaneval", "gsm8k", "mt_bench")
-SHAPES = ("6,2,3", "8,2,4", "10,3,4", "12,4,4", "16,4,4")
+SHAPES = ("8,2,4", "6,1,4", "10,3,4")
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Question:
     prompt: str
 
 
-def questions(folder: Path, count: int) -> list[Question]:
+def questions(folder: Path, sets: list[str], count: int) -> list[Question]:
     """The first `count` questions of each set; our own prompts where the sets are not there."""
     if not folder.is_dir():
         presets = [p for domain in load_presets().values() for p in domain[:count]]
         return [Question(p.domain, p.id, p.prompt) for p in presets]
     found = []
-    for name in SETS:
+    for name in sets:
         lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[:count]
         rows = [json.loads(line) for line in lines]
         found += [Question(name, str(row["question_id"]), row["turns"][0]) for row in rows]
@@ -203,6 +203,7 @@ def main() -> None:
     """Measure, print the table, write the CSV."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=Path, default=QUESTIONS)
+    parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--count", type=int, default=10, help="questions a set")
     parser.add_argument("--new-tokens", type=int, default=128)
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), help="total,depth,top_k")
@@ -212,7 +213,7 @@ def main() -> None:
     console = Console(width=150)
     pair = load_pair(arguments.pair)
     console.print(f"{machine()}; {pair.dtype_reason}")
-    asked = questions(arguments.questions, arguments.count)
+    asked = questions(arguments.questions, arguments.sets, arguments.count)
     list(runs_of(pair, asked[0], arguments))  # warm-up
     rows = []
     for question in track(asked, "Measuring", console=console):

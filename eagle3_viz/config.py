@@ -22,8 +22,8 @@ class TreeShape:
     Raises ValueError when the draft cannot propose total - 1 nodes.
     """
 
-    total: int = 10
-    depth: int = 3
+    total: int = 8
+    depth: int = 2
     top_k: int = 4
 
     def __post_init__(self) -> None:
