@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import streamlit as st
+
+# The browser often shares the processor with the engine. OpenMP threads that spin while they wait
+# then block each other for whole time slices (measured on two cores: a step 20 times as long), so
+# here they sleep instead. Set before torch is imported; benchmarks keep the faster default.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 UI = Path(__file__).parent / "eagle3_viz" / "ui"
 

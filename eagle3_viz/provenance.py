@@ -9,6 +9,8 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from eagle3_viz import __version__
+
 PACKAGES = ("torch", "transformers", "safetensors", "numpy")
 
 
@@ -16,7 +18,8 @@ PACKAGES = ("torch", "transformers", "safetensors", "numpy")
 def versions() -> dict[str, str]:
     """Versions of Python, the platform and the packages that shape a result."""
     found = {name: version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), "platform": platform.platform(), **found}
+    own = {"eagle3_viz": __version__, "python": platform.python_version()}
+    return {**own, "platform": platform.platform(), **found}
 
 
 @cache

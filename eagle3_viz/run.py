@@ -110,6 +110,7 @@ def _header(
         target=pair.target_source,
         draft=pair.draft_source if uses_draft else None,
         dtype=_name(target.dtype),
+        dtype_reason=pair.dtype_reason,
         device=str(target.device),
         threads=torch.get_num_threads(),
         versions=provenance.versions(),

@@ -32,9 +32,9 @@ class Settings:
     method: Method = "eagle3"
     rule: Rule = "greedy"
     temperature: float = 0.0
-    depth: int = 3
-    top_k: int = 4
-    total: int = 10
+    depth: int = TreeShape.depth
+    top_k: int = TreeShape.top_k
+    total: int = TreeShape.total
     target_top_k: int = 0
     target_top_p: float = 1.0
     max_new_tokens: int = 128

@@ -45,6 +45,7 @@ class Header:
     target: ModelSource
     draft: ModelSource | None  # None for autoregression
     dtype: str
+    dtype_reason: str  # why this number format, with what was measured
     device: str
     threads: int
     versions: Mapping[str, str]  # python, torch, transformers, eagle3_viz, ...

@@ -299,6 +299,7 @@ def _header(config: DecodeConfig, seed: int, context_limit: int) -> Header:
         target=ModelSource("toy-target", "embedded", "1", "ab" * 32, 1_000_000),
         draft=ModelSource("toy-draft", "embedded", "1", "cd" * 32, 50_000) if speculative else None,
         dtype="float32",
+        dtype_reason="float32: the numbers are made up",
         device="cpu",
         threads=2,
         versions={"python": "3.11.0", "numpy": np.__version__},

@@ -42,7 +42,7 @@ def test_every_option_of_a_run_reaches_its_configuration() -> None:
 
 
 def test_the_sample_rule_drafts_a_chain_as_deep_as_asked() -> None:
-    config = parsed("--rule", "sample", "--temperature", "1").config
+    config = parsed("--rule", "sample", "--temperature", "1", "--depth", "3").config
     assert config.shape == TreeShape(total=5, depth=3, top_k=1)
 
 
@@ -53,7 +53,7 @@ def test_a_total_that_was_not_given_is_what_the_draft_can_propose() -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--total", "54"], "lower total to 53"),
+        (["--depth", "3", "--total", "54"], "lower total to 53"),
         (["--depth", "-1"], "depth=-1"),
         (["--rule", "sample", "--temperature", "1", "--top-k", "4"], "top_k=1"),
         (["--rule", "topk"], "temperature"),

@@ -19,8 +19,13 @@ from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 
 MAX_CONFIG_BYTES = 1 << 20
 NUMBER_FORMATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-# Switches of other layouts that leave no trace in the weights: ignoring one drafts wrongly.
-FOREIGN_SWITCHES = ("norm_before_residual", "norm_output")
+# Settings of other layouts that leave no trace in the weights: ignoring one drafts wrongly.
+FOREIGN_SWITCHES = (
+    "norm_before_residual",
+    "norm_output",
+    "eagle_config",
+    "eagle_aux_hidden_state_layer_ids",
+)
 
 
 class CheckpointError(ValueError):

@@ -23,6 +23,9 @@ from eagle3_viz.settings import (
 )
 from eagle3_viz.ui import live_state as state
 
+DEFAULT_TREE = TreeShape()
+OPENING_DOMAIN = "code"  # what a small draft is best at is what a visitor should see first
+
 
 @st.cache_resource(show_spinner=False)
 def _presets() -> dict[str, tuple[Preset, ...]]:
@@ -36,14 +39,14 @@ def prompt_controls() -> DeltaGenerator:
         domain = st.pills(
             "Domain",
             DOMAINS,
-            default=DOMAINS[0],
+            default=OPENING_DOMAIN,
             required=True,
             key="live_domain",
             label_visibility="collapsed",
             bind="query-params",
             width="content",
         )
-        by_id = {preset.id: preset for preset in choices[domain or DOMAINS[0]]}
+        by_id = {preset.id: preset for preset in choices[domain or OPENING_DOMAIN]}
         chosen = st.selectbox(
             "Preset",
             list(by_id),
@@ -178,18 +181,18 @@ def _pair_control(choices: tuple[PairChoice, ...]) -> None:
 def _tree_control(off: bool) -> None:
     with st.popover("Tree", icon=":material/account_tree:", disabled=off, key="live_tree"):
         chain = st.session_state.live_rule == "sample"
-        st.slider("Depth", 0, MAX_DEPTH, 3, key="live_depth", bind="query-params")
+        st.slider("Depth", 0, MAX_DEPTH, DEFAULT_TREE.depth, key="live_depth", bind="query-params")
         st.slider(
             "Top-k",
             1,
             MAX_TOP_K,
-            4,
+            DEFAULT_TREE.top_k,
             key="live_top_k",
             disabled=chain,
             bind="query-params",
             help="Children per expanded node. The rule sample drafts a chain: 1.",
         )
-        st.slider("Total", 2, MAX_TOTAL, 10, key="live_total", bind="query-params")
+        st.slider("Total", 2, MAX_TOTAL, DEFAULT_TREE.total, key="live_total", bind="query-params")
         shape = _settings_shape()
         st.caption(
             f"Verifies {shape.total} nodes a cycle, the root included; "

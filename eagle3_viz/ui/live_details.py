@@ -13,7 +13,7 @@ from eagle3_viz.figures.distributions import next_tokens
 from eagle3_viz.figures.histogram import accepted_per_cycle
 from eagle3_viz.figures.timings import time_per_cycle
 from eagle3_viz.records import Cycle
-from eagle3_viz.trace import Trace
+from eagle3_viz.trace import Header, ModelSource, Trace
 from eagle3_viz.ui import live_state
 from eagle3_viz.ui.live_state import View
 
@@ -57,6 +57,7 @@ def draw(trace: Trace, state: View) -> None:
             st.text(miss_sentence(trace, cycle.index))
     _charts(trace, cycle, node)
     _table(trace, cycle)
+    _about(trace.header)
 
 
 def _drafted(trace: Trace) -> bool:
@@ -132,3 +133,19 @@ def _table(trace: Trace, cycle: Cycle) -> None:
                 "draw": st.column_config.NumberColumn("draw", format="%.4f"),
             },
         )
+
+
+def _about(header: Header) -> None:
+    """What made the run; the trace holds all of it."""
+    with st.expander("About this run", key="live_about"):
+        st.text(f"target  {_source(header.target)}")
+        if header.draft is not None:
+            st.text(f"draft   {_source(header.draft)}, {header.draft_vocabulary:,} tokens")
+        st.text(f"numbers {header.dtype_reason}; {header.threads} threads on {header.device}")
+        if header.baseline is not None:
+            baseline = header.baseline
+            st.text(f"AR      {baseline.ms_per_token:.1f} ms a token: {baseline.how}")
+
+
+def _source(source: ModelSource) -> str:
+    return f"{source.name}, {source.parameters / 1e6:,.1f} M parameters, {source.location}"

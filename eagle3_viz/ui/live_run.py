@@ -11,7 +11,7 @@ from eagle3_viz.trace import Trace
 from eagle3_viz.ui import live_state
 from eagle3_viz.ui.live_state import View
 
-REFRESH = 0.1  # seconds between updates of a run
+REFRESH = 0.2  # seconds between updates of a run; drawing twice as often slows the engine by half
 HEARTBEAT = 30.0  # seconds, while paused
 HEIGHT = 560  # px of the live view
 TAIL = 12  # cycles an update repeats, in case the browser skipped the ones before

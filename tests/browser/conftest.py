@@ -54,12 +54,8 @@ def serving(script: Path, log: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.port", str(port)]
-    # Busy waiting between torch's threads stalls a run when the browser wants the same cores.
-    environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
     with log.open("w") as output:
-        server = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
-        )
+        server = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_until_healthy(url, server, log)

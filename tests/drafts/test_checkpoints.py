@@ -260,6 +260,8 @@ def test_a_draft_with_the_first_tokens_is_believed_when_the_mask_says_so(tmp_pat
         ({"hidden_act": "gelu"}, "gelu"),
         ({"norm_before_residual": True}, "norm_before_residual"),
         ({"norm_output": True}, "norm_output"),
+        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 3, 5]}}, "eagle_config"),
+        ({"eagle_aux_hidden_state_layer_ids": [2, 4, 6]}, "eagle_aux_hidden_state_layer_ids"),
         ({"target_hidden_size": 30}, "fc.weight"),
     ],
     ids=str,
