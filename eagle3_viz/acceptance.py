@@ -44,6 +44,11 @@ class Verdict:
         """The token the target decided after the last accepted node."""
         return self.tokens[-1]
 
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Where each of `tokens` came from."""
+        return (*(Origin.ACCEPTED for _ in self.path[1:]), self.origin)
+
 
 def children_of(parents: list[int]) -> list[list[int]]:
     """Children of each node in proposal order, from the parent of each node (-1: the root)."""

@@ -11,8 +11,8 @@ from eagle3_viz.acceptance import Verdict, accept_greedy, accept_sample_chain, a
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.endings import Endings
-from eagle3_viz.recording import Observation, observe
-from eagle3_viz.records import Cycle, Finish, Origin, Prefill, Timing
+from eagle3_viz.recording import observe
+from eagle3_viz.records import Cycle, Prefill, Timing
 from eagle3_viz.sampling import Draws, arg_max, warp
 from eagle3_viz.target import TargetModel
 from eagle3_viz.timer import PhaseTimer
@@ -87,15 +87,30 @@ class _Loop:
         refuse_nan(tree, (step.logits if p is None else p)[list(verdict.path)])
         self.timer.mark("accept")
         features = self.target.commit(verdict.path, step.features)
-        tokens = list(verdict.tokens)
-        self.root, self.unseen = verdict.token, (features, tokens)
-        kept, finish = endings.admit(tokens, self.target.cache.length)
+        self.root, self.unseen = verdict.token, (features, list(verdict.tokens))
+        kept, finish = endings.admit(verdict.tokens, self.target.cache.length)
         self.timer.mark("commit")
         seen = observe(self.config, tree, step.logits, verdict, self.draft, p, q)
         self.timer.mark("record")
-        origins = [Origin.ACCEPTED] * (len(tokens) - 1) + [verdict.origin]
-        return _cycle(
-            index, n, root, tree, verdict, seen, finish, tokens[:kept], origins[:kept], self.timer
+        laps = self.timer.laps()
+        return Cycle(
+            index=index,
+            prefix_length=n,
+            root=root,
+            tokens=verdict.tokens[:kept],
+            origins=verdict.origins[:kept],
+            accepted=len(verdict.path) - 1,
+            path=verdict.path,
+            verified=len(tree),
+            drafted=0 if tree.pool is None else len(tree.pool.token),
+            draft_forwards=sum(name == "draft" for name, _ in laps),
+            timing=timing(laps),
+            cut=kept < len(verdict.tokens),
+            finish=finish,
+            nodes=seen.nodes,
+            pool=seen.pool,
+            distributions=seen.distributions,
+            miss=seen.miss,
         )
 
     def _propose(self, n: int) -> DraftTree:
@@ -147,45 +162,10 @@ def refuse_nan(tree: DraftTree | None, visited: torch.Tensor) -> None:
 def spread_q(tree: DraftTree, draft: Draft, vocabulary: int) -> torch.Tensor:
     """q of each expanded node over the target's vocabulary, [E, V]; zero outside the draft's."""
     logprobs = torch.cat(tree.q_logprobs)
-    ids = draft.to_target(torch.arange(logprobs.shape[-1], device=logprobs.device))
+    ids = draft.target_ids
     q = logprobs.new_zeros(len(logprobs), vocabulary)
     q[:, ids] = logprobs.exp()
     return q
-
-
-def _cycle(
-    index: int,
-    n: int,
-    root: int,
-    tree: DraftTree,
-    verdict: Verdict,
-    seen: Observation,
-    finish: Finish | None,
-    tokens: list[int],
-    origins: list[Origin],
-    timer: PhaseTimer,
-) -> Cycle:
-    accepted = len(verdict.path) - 1
-    laps = timer.laps()
-    return Cycle(
-        index=index,
-        prefix_length=n,
-        root=root,
-        tokens=tuple(tokens),
-        origins=tuple(origins),
-        accepted=accepted,
-        path=verdict.path,
-        verified=len(tree),
-        drafted=0 if tree.pool is None else len(tree.pool.token),
-        draft_forwards=sum(name == "draft" for name, _ in laps),
-        timing=timing(laps),
-        cut=len(tokens) < accepted + 1,
-        finish=finish,
-        nodes=seen.nodes,
-        pool=seen.pool,
-        distributions=seen.distributions,
-        miss=seen.miss,
-    )
 
 
 def timing(laps: Sequence[tuple[str, float]]) -> Timing:

@@ -40,7 +40,7 @@ def observe_distributions(
     """One entry per visited node, root first."""
     ids, best = None, arg_max(logits)
     if draft is not None:
-        ids = draft.to_target(torch.arange(draft.vocabulary_size, device=logits.device))
+        ids = draft.target_ids
     return tuple(
         _at_node(config, tree, node, logits[node] - log_z[node], best[node], ids, p, q)
         for node in verdict.path

@@ -160,7 +160,7 @@ def _miss(tree: DraftTree, verdict: Verdict, draft: Draft) -> Miss | None:
 
 def _draft_id(draft: Draft, token: int) -> int:
     """The draft's id of a target token, -1 outside its vocabulary."""
-    ids = draft.to_target(torch.arange(draft.vocabulary_size))
+    ids = draft.target_ids
     place = int(torch.searchsorted(ids, token))
     return place if place < len(ids) and int(ids[place]) == token else -1
 

@@ -20,7 +20,13 @@ Mark = Callable[[str], None]
 
 
 class Stepper(Protocol):
-    """The part of a draft that a builder drives. Draft ids are rows of the draft's head."""
+    """The part of a draft that a builder drives. Draft ids are rows of the draft's head.
+
+    target_ids [DV], int64, holds the target token of each draft id.
+    """
+
+    @property
+    def target_ids(self) -> torch.Tensor: ...
 
     def root_logits(self) -> torch.Tensor:
         """Logits [DV], float32, after the root token."""
@@ -31,9 +37,6 @@ class Stepper(Protocol):
         draft_ids [m], int64: the tokens. parents [m], int64: for each, the row of the previous
         call that it continues (all 0 after the root).
         """
-
-    def to_target(self, draft_ids: torch.Tensor) -> torch.Tensor:
-        """Target token ids of draft ids, any shape, int64."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +213,7 @@ def _level(
 def _pool(levels: list[_Level], stepper: Stepper) -> CandidatePool:
     depth = [torch.full_like(level.ids, d + 1) for d, level in enumerate(levels)]
     return CandidatePool(
-        token=stepper.to_target(torch.cat([level.ids for level in levels])),
+        token=stepper.target_ids[torch.cat([level.ids for level in levels])],
         parent=torch.cat([level.parent for level in levels]),
         depth=torch.cat(depth),
         rank=torch.cat([level.rank for level in levels]),

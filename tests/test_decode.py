@@ -238,7 +238,7 @@ def test_the_draft_is_fed_the_taps_of_the_committed_text(rule: str) -> None:
         q = (fresh.root_logits() / temperature).log_softmax(-1)
         assert cycle.pool is not None
         first = cycle.pool.parent == -1
-        ids = fresh.to_target(torch.arange(11)).tolist()
+        ids = fresh.target_ids.tolist()
         rows = [ids.index(token) for token in cycle.pool.token[first]]
         found = torch.from_numpy(cycle.pool.draft_logprob[first])
         assert torch.allclose(found, q[rows], atol=1e-3)

@@ -32,8 +32,9 @@ class TableStepper:
         self.paths = [(*self.paths[row], token) for row, token in zip(rows, ids, strict=True)]
         return torch.stack([self.logits_of(path) for path in self.paths])
 
-    def to_target(self, draft_ids: torch.Tensor) -> torch.Tensor:
-        return draft_ids + 100
+    @property
+    def target_ids(self) -> torch.Tensor:
+        return torch.arange(self.vocabulary) + 100
 
 
 def reference_tree(stepper: TableStepper, shape: TreeShape) -> list[tuple[tuple[int, ...], float]]:

@@ -254,12 +254,13 @@ class OracleDraft:
         return self.logits_of([])
 
     def step(self, draft_ids: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
-        rows = zip(self.to_target(draft_ids).tolist(), parents.tolist(), strict=True)
+        rows = zip(self.target_ids[draft_ids].tolist(), parents.tolist(), strict=True)
         self.paths = [[*self.paths[parent], token] for token, parent in rows]
         return torch.stack([self.logits_of(path) for path in self.paths])
 
-    def to_target(self, draft_ids: torch.Tensor) -> torch.Tensor:
-        return torch.tensor(self.ids)[draft_ids]
+    @property
+    def target_ids(self) -> torch.Tensor:
+        return torch.tensor(self.ids)
 
     def logits_of(self, path: list[int]) -> torch.Tensor:
         text = (*self.text, *path)

@@ -18,6 +18,7 @@ class _TurnedDraft:
         self._draft: Draft = draft
         self._stepper = draft
         self.vocabulary_size = draft.vocabulary_size
+        self.target_ids = draft.target_ids
 
     def turn(self, logits: torch.Tensor) -> torch.Tensor:
         """The logits to propose from, [..., DV] float32."""
@@ -30,10 +31,6 @@ class _TurnedDraft:
     def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
         """Take over verified positions; as `Draft.extend`."""
         self._draft.extend(features, tokens)
-
-    def to_target(self, draft_ids: torch.Tensor) -> torch.Tensor:
-        """Target token ids of draft ids."""
-        return self._draft.to_target(draft_ids)
 
     @torch.inference_mode()
     def propose(self, root: int, shape: TreeShape, mark: Mark) -> DraftTree:

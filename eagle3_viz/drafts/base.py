@@ -12,9 +12,15 @@ from eagle3_viz.tree import DraftTree, Mark
 
 
 class Draft(Protocol):
-    """A draft model: keeps the state of verified positions, proposes trees beyond them."""
+    """A draft model: keeps the state of verified positions, proposes trees beyond them.
+
+    target_ids [DV], int64, rising: the target token of each row of the draft's head.
+    """
 
     vocabulary_size: int
+
+    @property
+    def target_ids(self) -> torch.Tensor: ...
 
     def reset(self) -> None:
         """Forget everything: a new text begins."""
@@ -33,6 +39,3 @@ class Draft(Protocol):
         self, root: int, depth: int, temperature: float, draws: Draws, mark: Mark
     ) -> DraftTree:
         """A chain of depth + 1 tokens drawn from q at `temperature`."""
-
-    def to_target(self, draft_ids: torch.Tensor) -> torch.Tensor:
-        """Target token ids of rows of the draft's head, any shape, int64."""

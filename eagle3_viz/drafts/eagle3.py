@@ -39,7 +39,7 @@ class Eagle3Draft:
         self._layers = [_Layer(arch, tensors, index) for index in range(arch.num_layers)]
         self._tensors = tensors
         offsets = weights.d2t.to(self.device)
-        self._target_ids = torch.arange(len(offsets), device=self.device) + offsets
+        self.target_ids = torch.arange(len(offsets), device=self.device) + offsets
         self._rope = _Rope(arch.head_dim, arch.rope_theta, self.device, self.dtype)
         self._groups = arch.num_heads // arch.num_kv_heads
         self._cache = torch.empty(0)
@@ -58,10 +58,6 @@ class Eagle3Draft:
         own += [self._head] if self.architecture.own_head else []
         own += [self._embedding] if self.architecture.own_embedding else []
         return sum(tensor.numel() for tensor in own)
-
-    def to_target(self, draft_ids: torch.Tensor) -> torch.Tensor:
-        """Target token ids of draft ids, any shape, int64."""
-        return self._target_ids[draft_ids]
 
     def reset(self) -> None:
         """Forget the text."""
@@ -122,7 +118,7 @@ class Eagle3Draft:
             queries = own.new_full((m,), position, dtype=torch.int64)
             visible = self._windowed(visible, queries, self._tree_key_positions(m))
         mask = additive_mask(visible, self._groups, self.dtype)
-        ids, hidden = self.to_target(draft_ids), self._beam_hidden[parents]
+        ids, hidden = self.target_ids[draft_ids], self._beam_hidden[parents]
         hidden = self._forward(hidden, ids, self._rope.at(position, 1), mask, first)
         self._tree_length += m
         self._tree_level += 1

@@ -42,9 +42,9 @@ def test_the_least_likely_draft_turns_every_distribution_around() -> None:
     root = read_text(honest)
     order = honest.root_logits().argsort().tolist()
     tree = LeastLikelyDraft(honest).propose(root, SHAPE, no_mark)
-    expected = honest.to_target(torch.tensor(order[:2])).tolist()
+    expected = honest.target_ids[order[:2]].tolist()
     assert children_of_root(tree) == expected
-    favourites = honest.to_target(torch.tensor(order[-2:])).tolist()
+    favourites = honest.target_ids[order[-2:]].tolist()
     assert not set(expected) & set(favourites)
     turned = (-honest.root_logits()).log_softmax(-1)
     assert torch.allclose(tree.q_logprobs[0][0], turned)
@@ -58,7 +58,7 @@ def test_deeper_levels_are_turned_too() -> None:
     pool = tree.pool
     assert pool is not None
     first = pool.token[:2].tolist()
-    ids = [honest.to_target(torch.arange(honest.vocabulary_size)).tolist().index(t) for t in first]
+    ids = [honest.target_ids.tolist().index(t) for t in first]
     honest.root_logits()
     logits = honest.step(torch.tensor(ids), torch.zeros(2, dtype=torch.int64))
     assert torch.allclose(tree.q_logprobs[1], (-logits).log_softmax(-1), atol=1e-5)
@@ -80,10 +80,7 @@ def test_a_chain_is_drawn_from_the_turned_q_that_it_keeps(kind: type) -> None:
     root = read_text(draft := real())
     tree = kind(draft).propose_sampled(root, 2, 0.7, Draws(3), no_mark)
     assert len(tree) == 4
-    drawn = [
-        draft.to_target(torch.arange(draft.vocabulary_size)).tolist().index(token)
-        for token in tree.token[1:].tolist()
-    ]
+    drawn = [draft.target_ids.tolist().index(token) for token in tree.token[1:].tolist()]
     kept = torch.cat(tree.q_logprobs)[torch.arange(3), drawn]
     assert tree.pool is not None
     assert torch.equal(kept, tree.pool.logprob)
@@ -98,5 +95,4 @@ def test_the_state_beneath_is_the_real_drafts(kind: type) -> None:
     read_text(turned := kind(beneath))
     assert torch.equal(alone.root_logits(), beneath.root_logits())
     assert turned.vocabulary_size == alone.vocabulary_size
-    ids = torch.arange(5)
-    assert torch.equal(turned.to_target(ids), alone.to_target(ids))
+    assert torch.equal(turned.target_ids, alone.target_ids)

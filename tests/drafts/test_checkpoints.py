@@ -103,7 +103,7 @@ def test_a_published_checkpoint_is_read_as_it_was_written(tmp_path: Path, name: 
         assert torch.equal(tensor, tensors[key.replace("layers.0.", "midlayer.")])
     assert torch.equal(torch.arange(DV) + weights.d2t, IDS)
     draft = Eagle3Draft(weights, shared_target())
-    assert draft.to_target(torch.arange(DV)).tolist() == IDS.tolist()
+    assert draft.target_ids.tolist() == IDS.tolist()
 
 
 def test_the_norm_of_the_embedding_and_that_of_the_feature_are_not_swapped(tmp_path: Path) -> None:
