@@ -25,7 +25,7 @@ help: ## Show this list
 	@echo '  Options: PORT=8600, ARGS="...", PIP_ARGS="...", PYTHON=/path/to/python3'
 
 run: runtime fetch ## Install what is missing and open the microscope in the browser
-	$(PY) -m streamlit run app.py --server.port $(PORT) --server.showEmailPrompt false \
+	$(PY) -m streamlit run app.py --server.port $(PORT) --server.headless false --server.showEmailPrompt false \
 		--browser.gatherUsageStats false $(ARGS)
 
 test: dev chromium lint fetch ## Install what is missing, check style and types, run every test
