@@ -189,6 +189,21 @@ def test_speed_up_waits_for_the_baseline_and_then_compares_with_it() -> None:
     assert metric(waiting, "speed-up over AR", "stopped") == "–"
 
 
+def test_the_speed_up_says_what_it_was_measured_against() -> None:
+    trace = make_trace(cycles=5)
+    rows = live_payload(trace, status="running")["metrics"]
+    hint = {row["name"]: row["hint"] for row in rows}["speed-up over AR"]
+    assert trace.header.baseline.how in hint and trace.header.baseline.measured_at in hint
+
+
+def test_autoregression_and_a_run_of_cut_cycles_have_no_speed_up() -> None:
+    trace = make_trace(cycles=1)
+    alone = replace(trace, header=replace(trace.header, method="ar"))
+    assert metric(alone, "speed-up over AR") == "–"
+    cut = replace(trace, cycles=[replace(trace.cycles[0], cut=True, finish="length")])
+    assert metric(cut, "speed-up over AR", "finished") == "–"
+
+
 def test_metrics_of_a_run_without_cycles_are_dashes() -> None:
     trace = make_trace(cycles=0)
     assert metric(trace, "tokens per cycle (tau)") == "–"

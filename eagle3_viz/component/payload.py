@@ -16,7 +16,7 @@ from eagle3_viz.component.explain import RULE_NOTES
 from eagle3_viz.metrics import Summary, summary
 from eagle3_viz.records import Cycle, Nodes, Origin
 from eagle3_viz.tokens import split_utf8, visible
-from eagle3_viz.trace import Trace
+from eagle3_viz.trace import Header, Trace
 
 Status = Literal["idle", "queued", "running", "paused", "finished", "stopped", "failed"]
 Json = dict[str, object]
@@ -210,17 +210,11 @@ def _shorten(text: str, limit: int) -> str:
 def _metrics(trace: Trace, status: Status) -> list[Json]:
     """Name, value and an explanation of each figure above the strip, worded."""
     s: Summary = summary(trace)
-    over = status in ("idle", "stopped", "failed")
-    awaited = trace.header.baseline is None and not over
     rows = [
         ("tokens", f"{s.tokens}", "tokens the run has produced, the prefill's one included"),
         ("tokens per cycle (tau)", _worded(s.tau, "{:.2f}"), "accepted drafts + 1, uncut cycles"),
         ("tokens/s", _worded(s.tokens_per_second, "{:.1f}"), "decode only, without recording"),
-        (
-            "speed-up over AR",
-            "measuring…" if awaited else _worded(s.speedup, "{:.2f}×"),
-            "against autoregression through the same target, measured here",
-        ),
+        ("speed-up over AR", *_speedup(trace.header, s, status)),
         (
             "nodes wasted",
             _worded(s.wasted, "{:.0%}"),
@@ -229,6 +223,25 @@ def _metrics(trace: Trace, status: Status) -> list[Json]:
         ("cycle time", _worded(s.cycle_ms, "{:.1f} ms"), "median, without recording"),
     ]
     return [{"name": name, "value": value, "hint": hint} for name, value, hint in rows]
+
+
+def _speedup(header: Header, s: Summary, status: Status) -> tuple[str, str]:
+    """Value and explanation of the speed-up.
+
+    Autoregression has none: its baseline was timed apart from any drawing, the run was not.
+    Neither has a run of cut cycles alone, whose time was not spent on the tokens kept.
+    """
+    if header.method == "ar":
+        return "–", "this run is autoregression itself"
+    if header.baseline is None:
+        over = status in ("idle", "stopped", "failed")
+        return "–" if over else "measuring…", "against autoregression through the same target"
+    baseline = header.baseline
+    hint = (
+        f"against autoregression at {baseline.ms_per_token:.1f} ms a token, "
+        f"measured {baseline.measured_at}: {baseline.how}"
+    )
+    return _worded(None if s.tau is None else s.speedup, "{:.2f}×"), hint
 
 
 def _worded(value: float | None, form: str) -> str:

@@ -68,8 +68,14 @@ test("a bar is the accepted drafts and a cap for the target's own token", () => 
 
 test("the scrubber says which cycle it stands on", () => {
   const store = { cycles: [1, 2, 3], meta: { method: "eagle3" }, hover: () => "·blue" };
-  const cycle = { i: 1, origins: [1, 2], tokens: [4, 5], cut: false, ms: 26.13 };
+  const cycle = { i: 1, accepted: 1, origins: [1, 2], tokens: [4, 5], cut: false, ms: 26.13 };
   assert.equal(describeCycle(cycle, store), "cycle 2 of 3 · 1 accepted · recovered ·blue · 26.1 ms");
+});
+
+test("a cut cycle says what it accepted and how much of it was kept", () => {
+  const store = { cycles: [1], meta: { method: "eagle3" }, hover: () => "·blue" };
+  const cycle = { i: 0, accepted: 3, origins: [1], tokens: [4], cut: true, finish: "length", ms: 20 };
+  assert.equal(describeCycle(cycle, store), "cycle 1 of 1 · 3 accepted, 1 kept (length) · 20.0 ms");
 });
 
 test("a missing tree is explained in one sentence", () => {

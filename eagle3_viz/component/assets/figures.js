@@ -47,16 +47,17 @@ export class Figures {
 
   update(metrics) {
     for (const { name, value, hint } of metrics) {
-      if (!this.values.has(name)) this.add(name, hint);
+      if (!this.values.has(name)) this.add(name);
       const cell = this.values.get(name);
+      cell.parentElement.title = hint;
       if (cell.textContent !== value) cell.textContent = value;
       cell.classList.toggle("waiting", value.endsWith("…"));
     }
   }
 
-  add(name, hint) {
+  add(name) {
     const cell = html("dd");
     this.values.set(name, cell);
-    this.element.append(html("div", { class: "figure", title: hint }, html("dt", {}, name), cell));
+    this.element.append(html("div", { class: "figure" }, html("dt", {}, name), cell));
   }
 }

@@ -27,13 +27,13 @@ export function barOf(cycle) {
 
 export function describeCycle(cycle, store) {
   if (!cycle) return "cycle not received yet";
-  const { accepted, cap } = barOf(cycle);
+  const { cap } = barOf(cycle);
   const alone = store.meta.method === "ar";
   const token = store.hover(cycle.tokens[cycle.tokens.length - 1]);
   const words = [`${alone ? "step" : "cycle"} ${cycle.i + 1} of ${store.cycles.length}`];
-  if (!alone) words.push(`${accepted} accepted`);
+  if (cycle.cut) words.push(`${cycle.accepted} accepted, ${cycle.tokens.length} kept (${cycle.finish})`);
+  else if (!alone) words.push(`${cycle.accepted} accepted`);
   if (cap) words.push(alone ? token : `${cap} ${token}`);
-  if (cycle.cut) words.push(`cut: ${cycle.finish}`);
   if (cycle.ms !== null) words.push(`${cycle.ms.toFixed(1)} ms`);
   return words.join(" · ");
 }
