@@ -6,6 +6,7 @@ are checked, and whatever is wrong ends in a `TraceFileError`.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import secrets
@@ -35,18 +36,40 @@ class TraceFileError(ValueError):
 def save(trace: Trace, path: Path | str) -> None:
     """Write `trace` to `path`; a reader sees the old file or the new one, never half of one.
 
-    Raises ValueError when the trace breaks an invariant and OSError when writing fails; in both
-    cases, as on an interrupt, an existing file stays as it was and nothing is left behind.
+    A symbolic link keeps pointing where it did; the file it names is written. Raises ValueError
+    when the trace breaks an invariant and OSError, about `path`, when writing fails or something
+    other than a regular file is there; in all cases, as on an interrupt, what existed stays as it
+    was and nothing is left behind.
     """
-    path = Path(path)
     data = to_bytes(trace)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    target = destination(path)
+    try:
+        _replace(target, data)
+    except OSError as error:  # about the temporary file, whose name means nothing to the caller
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def destination(path: Path | str) -> Path:
+    """The file that saving to `path` writes: `path` with its symbolic links followed.
+
+    Raises OSError where something other than a regular file is: renaming over a device, a pipe or
+    a socket would destroy it.
+    """
+    target = Path(os.path.realpath(path))
+    if os.path.lexists(target) and not target.is_file():
+        reason = "a trace is saved as a regular file, something else is there; name another file"
+        raise OSError(errno.EINVAL, reason, str(path))
+    return target
+
+
+def _replace(target: Path, data: bytes) -> None:
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -205,6 +206,22 @@ def test_a_place_that_cannot_be_written_is_told_before_the_run(
     assert main(["decode", "hello", "--trace", str(tmp_path)]) == 1
     assert main(["decode", "hello", "--trace", str(tmp_path / "no" / "a.parquet")]) == 1
     assert capsys.readouterr().err.count("error: ") == 2
+
+
+def test_a_trace_over_a_pipe_or_a_dangling_place_is_refused_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("eagle3_viz.cli.decode.load_pair", lambda *_, **__: pytest.fail("loaded"))
+    pipe, lost = tmp_path / "pipe", tmp_path / "lost"
+    os.mkfifo(pipe)
+    lost.symlink_to(tmp_path / "no" / "a.parquet")
+    assert main(["decode", "hello", "--trace", str(pipe)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: --trace {pipe}: ")
+    assert "regular file" in error
+    assert pipe.is_fifo()
+    assert main(["decode", "hello", "--trace", str(lost)]) == 1
+    assert "does not exist" in capsys.readouterr().err
 
 
 # The comparison

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import random
+import stat
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -115,6 +118,48 @@ def test_saving_replaces_an_existing_file(tmp_path: Path) -> None:
     save(make_trace(seed=2), path)
     assert load(path).header.seed == 2
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_saving_through_a_link_writes_the_file_it_names_and_keeps_the_link(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    link, target = tmp_path / "latest.parquet", tmp_path / "runs" / "a.parquet"
+    link.symlink_to(Path("runs") / "a.parquet")
+    for seed in (1, 2):  # the target does not exist yet, then it does
+        save(make_trace(seed=seed), link)
+        assert link.is_symlink()
+        assert load(target).header.seed == seed
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_saving_over_what_is_no_regular_file_is_refused_and_leaves_it(
+    tmp_path: Path, linked: bool
+) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    with pytest.raises(OSError, match=r"regular file.*'.*link'" if linked else "regular file"):
+        save(make_trace(), link if linked else pipe)
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+def test_a_link_to_itself_is_refused_and_stays(tmp_path: Path) -> None:
+    (link := tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="regular file"):
+        save(make_trace(), link)
+    assert link.is_symlink()
+
+
+def test_a_write_that_fails_names_the_path_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(trace_file.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as failed:
+        save(make_trace(), tmp_path / "run.parquet")
+    assert failed.value.filename == str(tmp_path / "run.parquet")
 
 
 def rewritten(

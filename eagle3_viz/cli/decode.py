@@ -23,7 +23,7 @@ from eagle3_viz.pairs import LoadedPair, PairError, load_pair
 from eagle3_viz.records import Origin
 from eagle3_viz.run import run, with_baseline
 from eagle3_viz.trace import Baseline, Trace
-from eagle3_viz.trace_file import save
+from eagle3_viz.trace_file import destination, save
 
 MAX_PROMPT_BYTES = 1_000_000
 WARM_UP = 8  # tokens decoded before a comparison, so that neither side pays for a cold start
@@ -56,9 +56,13 @@ def check_writable(path: Path) -> None:
     """Raises Failure where no file can be written: better known before a long run than after."""
     if path.is_dir():
         raise Failure(f"--trace needs a file, {path} is a folder: name a file in it")
-    if not path.parent.is_dir():
+    try:
+        folder = destination(path).parent
+    except OSError as error:
+        raise Failure(f"--trace {path}: {error.strerror}") from error
+    if not folder.is_dir():
         raise Failure(f"the folder of --trace {path} does not exist: create it first")
-    if not os.access(path.parent, os.W_OK):
+    if not os.access(folder, os.W_OK):
         raise Failure(f"the folder of --trace {path} is not writable: choose another one")
 
 
