@@ -178,7 +178,8 @@ def test_a_node_after_an_accepted_sibling_says_so() -> None:
 
 
 def test_no_sentence_about_a_tree_that_was_not_recorded_or_not_drafted() -> None:
-    assert "not recorded" in node_sentence(make_trace(cycles=1, record="off"), 0, 0)
+    bare = make_trace(cycles=5, record="off")
+    assert node_sentence(bare, 4, 0) == "Record is off: the tree of cycle 5 was not kept."
     assert "nothing was drafted" in node_sentence(make_trace(cycles=1, method="ar"), 0, 0)
 
 
@@ -239,7 +240,7 @@ def test_a_miss_names_its_first_cause(rule: str, changes: dict[str, object], cau
 
 def test_a_missing_miss_record_is_said_and_not_guessed() -> None:
     trace = trace_of("topk", tree([-1], [ROOT]))
-    assert "not recorded" in miss_sentence(trace, 0)
+    assert "is kept with record full only" in miss_sentence(trace, 0)
     cut = trace_of("topk", tree([-1], [ROOT]), cut=True)
     assert "ended inside this cycle" in miss_sentence(cut, 0)
     assert "nothing was drafted" in miss_sentence(make_trace(cycles=1, method="ar"), 0)

@@ -117,6 +117,16 @@ def test_a_finished_run_shows_sentence_charts_table_and_download(page: AppTest) 
     assert len(page.get("download_button")) == 1
 
 
+def test_a_run_that_ended_at_prefill_still_offers_its_trace_and_says_what_made_it(
+    page: AppTest, backend: SyntheticBackend
+) -> None:
+    backend.cycles = 0
+    job = finish(page)
+    assert job.trace is not None and job.trace.prefill is not None and not job.trace.cycles
+    assert len(page.get("download_button")) == 1 and not page.get("plotly_chart")
+    assert any(text.startswith("target") for text in texts(page))
+
+
 def test_the_controls_reach_the_run(page: AppTest) -> None:
     page.number_input(key="live_temperature").set_value(0.8).run()
     page.selectbox(key="live_rule").set_value("sample").run()

@@ -31,7 +31,7 @@ def node_sentence(trace: Trace, cycle_index: int, node: int) -> str:
     if trace.header.method == "ar":
         return "Autoregression: the target decided this token alone, nothing was drafted."
     if cycle.nodes is None:
-        return f"The tree of cycle {cycle_index} was not recorded (record='off')."
+        return f"Record is off: the tree of cycle {cycle_index + 1} was not kept."
     if not 0 <= node < len(cycle.nodes):
         raise IndexError(
             f"cycle {cycle_index} verified nodes 0 to {len(cycle.nodes) - 1}; got node {node}"
@@ -56,7 +56,7 @@ def miss_sentence(trace: Trace, cycle_index: int) -> str:
     if cycle.cut:
         return "The run ended inside this cycle, before a token of the target's own was kept."
     if cycle.miss is None:
-        return "Why the tree missed the decided token was not recorded (needs record='full')."
+        return "Why the tree missed the decided token is kept with record full only."
     miss, at = cycle.miss, _token_at(trace, cycle, cycle.miss.node)
     decided = _quoted(trace, miss.token)
     return f"The target decided {decided} after {at}: {_cause(trace, cycle, miss, at)}."

@@ -32,9 +32,13 @@ PROBABILITIES = ("q draft", "p target", "p of the rule", "p when tested", "accep
 def draw(trace: Trace, state: View) -> None:
     """Twins of the view's selection, the sentence, the charts, the table and the download.
 
-    Autoregression has no tree: what is about nodes is left out.
+    Autoregression has no tree: what is about nodes is left out. A run that ended at prefill has
+    no cycle: only the download and what made the run are left.
     """
     if not trace.cycles:
+        with st.container(key="live_selection"):
+            _download(trace)
+        _about(trace.header)
         return
     cycle = trace.cycles[-1 if state.cycle is None else min(state.cycle, len(trace.cycles) - 1)]
     node = stop_node(cycle) if state.node is None else state.node
@@ -42,15 +46,7 @@ def draw(trace: Trace, state: View) -> None:
         node = min(node, len(cycle.nodes) - 1)
     with st.container(horizontal=True, vertical_alignment="bottom", key="live_selection"):
         _twins(trace, cycle, node)
-        st.download_button(
-            "Download the trace",
-            data=lambda: trace_file.to_bytes(trace),
-            file_name="trace.parquet",
-            mime="application/vnd.apache.parquet",
-            key="live_download",
-            icon=":material/download:",
-            on_click="ignore",
-        )
+        _download(trace)
     with st.container(key="live_sentence", gap=None):
         st.text(node_sentence(trace, cycle.index, node))
         if _drafted(trace) and node == stop_node(cycle):
@@ -58,6 +54,18 @@ def draw(trace: Trace, state: View) -> None:
     _charts(trace, cycle, node)
     _table(trace, cycle)
     _about(trace.header)
+
+
+def _download(trace: Trace) -> None:
+    st.download_button(
+        "Download the trace",
+        data=lambda: trace_file.to_bytes(trace),
+        file_name="trace.parquet",
+        mime="application/vnd.apache.parquet",
+        key="live_download",
+        icon=":material/download:",
+        on_click="ignore",
+    )
 
 
 def _drafted(trace: Trace) -> bool:

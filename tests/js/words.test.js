@@ -83,6 +83,8 @@ test("a missing tree is explained in one sentence", () => {
   assert.match(noticeFor({ method: "eagle3" }, { nodes: null }), /^Recording was off/);
   assert.equal(noticeFor({ method: "eagle3", message: "Press Run." }, undefined), "Press Run.");
   assert.equal(noticeFor({ method: "eagle3" }, { nodes: {} }), "");
+  assert.match(noticeFor({ method: "eagle3", status: "running" }, undefined), /yet/);
+  assert.match(noticeFor({ method: "eagle3", status: "finished" }, undefined), /ended at prefill/);
 });
 
 const node = { token: 7, state: "rejected", p: 0.2, q: 0.4, warped: null, pRank: 2, qRank: 0 };

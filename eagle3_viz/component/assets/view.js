@@ -14,12 +14,21 @@ const ABOVE_TREE = 246; // figures, strip, scrubber and caption in one column, p
 const TREE_MIN = 230;
 const REPORT_AFTER = 120; // ms of rest before a selection goes to Python
 
+const MORE =
+  "Opens the branches not taken and adds the pruned candidates. " +
+  "The least likely subtrees stay folded where the tree would not fit.";
+const NO_CYCLE = {
+  finished: "The run ended at prefill: no cycle.",
+  stopped: "The run was stopped before its first cycle.",
+  failed: "The run failed before its first cycle.",
+};
+
 // Why there is no tree to draw; empty where there is one.
 export function noticeFor(meta, cycle) {
   if (meta.method === "ar") {
     return "Autoregression: every step runs the target once and commits one token, so there is no draft tree.";
   }
-  if (!cycle) return meta.message || "No cycle yet.";
+  if (!cycle) return meta.message || (NO_CYCLE[meta.status] ?? "No cycle yet.");
   if (!cycle.nodes) return "Recording was off for this run, so its draft trees were not kept.";
   return "";
 }
@@ -51,7 +60,7 @@ class LiveView {
   assemble() {
     this.caption = html("div", { class: "caption" });
     this.live = html("button", { type: "button", class: "pill live-button" }, "live");
-    this.all = html("button", { type: "button", class: "pill", "aria-pressed": false }, "show all");
+    this.all = html("button", { type: "button", class: "pill", "aria-pressed": false, title: MORE }, "show more");
     this.live.addEventListener("click", () => this.follow());
     this.all.addEventListener("click", () => {
       this.tree.setShowAll(!this.tree.showAll);
