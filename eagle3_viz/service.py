@@ -115,7 +115,7 @@ class Engine:
         self._current: Job | None = None
         self._closed = False
         self._pair: tuple[str | None, Any] | None = None
-        self._baselines: OrderedDict[tuple[str, str], Baseline] = OrderedDict()
+        self._baselines: OrderedDict[tuple[str, str], Baseline | None] = OrderedDict()
         self._worker = threading.Thread(target=self._work, name="decoder", daemon=True)
         self._worker.start()
 
@@ -124,6 +124,12 @@ class Engine:
     def pairs(self) -> tuple[PairChoice, ...]:
         """The pairs on offer, the default first."""
         return self._backend.pairs()
+
+    @property
+    def paused(self) -> bool:
+        """True while the run that holds the engine is paused."""
+        with self._changed:
+            return self._current is not None and self._current.status.phase is Phase.PAUSED
 
     def submit(self, session: str, request: Request, *, step: bool = False) -> Job:
         """Queue a run; with `step` it pauses after its first cycle."""
@@ -204,8 +210,9 @@ class Engine:
             except _Stopped:
                 end = Status(Phase.STOPPED)
             except Exception as error:
-                log.exception("run failed: %s", job.request)
                 end = Status(Phase.FAILED, _sentence(error))
+                # Never the prompt: what a visitor wrote does not belong in a log.
+                log.error("run failed: %s", end.message, exc_info=not _explained(error))
             with self._changed:
                 job.status, self._current = end, None
                 self._changed.notify_all()
@@ -257,7 +264,7 @@ class Engine:
         gc.freeze()
         return pair
 
-    def _measure(self, job: Job, pair: Any) -> Baseline:
+    def _measure(self, job: Job, pair: Any) -> Baseline | None:
         """The cached or fresh baseline on the job's prompt."""
         request = job.request
         text = f"{request.system!r}\n{request.prompt!r}".encode("utf-8", "surrogatepass")
@@ -330,8 +337,12 @@ def _sentence(error: Exception) -> str:
     """The first line of an error; its type where that line would not be understood alone."""
     lines = str(error).strip().splitlines()
     first = lines[0] if lines else "no further message"
-    plain = isinstance(error, (ValueError, OSError)) or type(error).__name__.endswith("PairError")
-    return (first if plain else f"{type(error).__name__}: {first}")[:MESSAGE_LIMIT]
+    return (first if _explained(error) else f"{type(error).__name__}: {first}")[:MESSAGE_LIMIT]
+
+
+def _explained(error: Exception) -> bool:
+    """True for the errors whose sentence is written for whoever asked for the run."""
+    return isinstance(error, (ValueError, OSError)) or type(error).__name__.endswith("PairError")
 
 
 _shared: list[Engine] = []

@@ -260,6 +260,7 @@ def test_labels_and_table_have_one_row_per_verified_node_and_none_without_a_tree
     ("status", "sentence"),
     [
         (Status(Phase.QUEUED, position=2), "Queued, position 2"),
+        (Status(Phase.QUEUED, position=2), "one run decodes at a time"),
         (Status(Phase.LOADING, message="Reading", done=1, total=3), "Reading (1 of 3)"),
         (Status(Phase.MEASURING), "Measuring autoregression"),
         (Status(Phase.RUNNING, pausing=True), "Pausing"),
@@ -269,3 +270,19 @@ def test_labels_and_table_have_one_row_per_verified_node_and_none_without_a_tree
 )
 def test_every_state_of_a_job_has_a_sentence(status: Status, sentence: str) -> None:
     assert sentence in describe(status, None)
+
+
+def test_a_queued_run_says_when_a_paused_one_holds_the_engine(page: AppTest) -> None:
+    press(page, "live_step")
+    held = job_of(page)
+    eventually(lambda: held.status.phase is Phase.PAUSED)
+    page.session_state["live_state"].job = None  # what another tab looks at
+    page.run()
+    press(page, "live_run")
+    assert "Queued, position 1: a paused run holds the engine." in texts(page)
+
+
+def test_one_cycle_is_one_cycle() -> None:
+    one, two = make_trace(cycles=1, finish=None), make_trace(cycles=2, finish=None)
+    assert describe(Status(Phase.PAUSED), one) == "Paused after 1 cycle."
+    assert describe(Status(Phase.PAUSED), two) == "Paused after 2 cycles."

@@ -300,6 +300,19 @@ def test_a_failure_is_one_sentence_and_the_worker_lives_on(
     eventually(lambda: after.status.phase is Phase.FINISHED)
 
 
+@pytest.mark.parametrize(
+    ("failing", "traced"), [(request("s3cret", pair="broken"), False), (request("explode"), True)]
+)
+def test_the_log_has_a_traceback_of_unexpected_errors_only_and_never_the_request(
+    engine: Engine, caplog: pytest.LogCaptureFixture, failing: Request, traced: bool
+) -> None:
+    job = engine.submit("s", failing)
+    eventually(lambda: job.status.ended)
+    (record,) = caplog.records
+    assert record.getMessage() == f"run failed: {job.status.message}"
+    assert bool(record.exc_info) is traced
+
+
 def test_controls_on_an_ended_job_change_nothing(engine: Engine) -> None:
     job = engine.submit("s", request("a"))
     eventually(lambda: job.status.ended)

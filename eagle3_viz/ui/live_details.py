@@ -16,6 +16,7 @@ from eagle3_viz.records import Cycle
 from eagle3_viz.trace import Header, ModelSource, Trace
 from eagle3_viz.ui import live_state
 from eagle3_viz.ui.live_state import View
+from eagle3_viz.ui.wording import counted
 
 CHART = {"displaylogo": False, "showSendToCloud": False, "displayModeBar": False}
 ELSEWHERE = "The walk did not go through the selected node: shown where it was judged."
@@ -149,7 +150,8 @@ def _about(header: Header) -> None:
         st.text(f"target  {_source(header.target)}")
         if header.draft is not None:
             st.text(f"draft   {_source(header.draft)}, {header.draft_vocabulary:,} tokens")
-        st.text(f"numbers {header.dtype_reason}; {header.threads} threads on {header.device}")
+        threads = counted(header.threads, "thread")
+        st.text(f"numbers {header.dtype_reason}; {threads} on {header.device}")
         if header.baseline is not None:
             baseline = header.baseline
             st.text(f"AR      {baseline.ms_per_token:.1f} ms a token: {baseline.how}")

@@ -10,6 +10,7 @@ from eagle3_viz.service import Engine, Phase, Status
 from eagle3_viz.trace import Trace
 from eagle3_viz.ui import live_state
 from eagle3_viz.ui.live_state import View
+from eagle3_viz.ui.wording import counted
 
 REFRESH = 0.2  # seconds between updates of a run; drawing twice as often slows the engine by half
 HEARTBEAT = 30.0  # seconds, while paused
@@ -54,16 +55,16 @@ def _follow(engine: Engine) -> None:
         return
     engine.heartbeat(job)
     status, trace = job.status, job.trace
-    _tell(status, trace)
+    _tell(status, trace, held=engine.paused)
     if trace is not None:
         _show(state, trace, status)
     if status.still != state.still or (state.moved and status.still):
         st.rerun(scope="app")
 
 
-def _tell(status: Status, trace: Trace | None) -> None:
+def _tell(status: Status, trace: Trace | None, *, held: bool) -> None:
     """The sentence: a line above the live view, a box of its own while there is no view."""
-    sentence = describe(status, trace)
+    sentence = describe(status, trace, held=held)
     if status.phase is Phase.FAILED:
         with st.container(key="live_failed", border=True):
             st.text(sentence)
@@ -94,18 +95,19 @@ def _placeholder(text: str, progress: Status | None = None) -> None:
             st.progress(min(1.0, progress.done / progress.total))
 
 
-def describe(status: Status, trace: Trace | None) -> str:
-    """One plain sentence about where a job is."""
+def describe(status: Status, trace: Trace | None, *, held: bool = False) -> str:
+    """One plain sentence about where a job is; `held`: the run being decoded is paused."""
     if status.ended or not status.stopping:
-        return _plainly(status, trace)
+        return _plainly(status, trace, held)
     return "Stopping at the next cycle boundary…"
 
 
-def _plainly(status: Status, trace: Trace | None) -> str:
-    cycles = len(trace.cycles) if trace is not None else 0
+def _plainly(status: Status, trace: Trace | None, held: bool) -> str:
+    cycles = counted(len(trace.cycles) if trace is not None else 0, "cycle")
     match status.phase:
         case Phase.QUEUED:
-            return f"Queued, position {status.position}: one run decodes at a time."
+            why = "a paused run holds the engine" if held else "one run decodes at a time"
+            return f"Queued, position {status.position}: {why}."
         case Phase.LOADING:
             return f"Loading the pair: {status.message or 'starting'}{_amount(status)}"
         case Phase.MEASURING:
@@ -113,13 +115,13 @@ def _plainly(status: Status, trace: Trace | None) -> str:
         case Phase.RUNNING:
             return "Pausing at the next cycle boundary…" if status.pausing else "Running"
         case Phase.PAUSED:
-            return f"Paused after {cycles} cycles."
+            return f"Paused after {cycles}."
         case Phase.STOPPED:
-            return f"Stopped after {cycles} cycles."
+            return f"Stopped after {cycles}."
         case Phase.FAILED:
             return f"Failed: {status.message}"
         case Phase.FINISHED:
-            return f"Finished after {cycles} cycles: {_end(trace)}."
+            return f"Finished after {cycles}: {_end(trace)}."
 
 
 def _amount(status: Status) -> str:
