@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from eagle3_viz.cli import arguments
 from eagle3_viz.config import DecodeConfig, TreeShape
+from eagle3_viz.pair_specs import EMBEDDED, find_spec
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -59,6 +61,9 @@ def test_a_total_that_was_not_given_is_what_the_draft_can_propose() -> None:
         (["--rule", "topk"], "temperature"),
         (["--temperature", "nan"], "temperature"),
         (["--max-new-tokens", "0"], "max_new_tokens"),
+        (["--seed", str(2**63)], "from 0 to 9223372036854775807"),
+        (["--seed", "-1"], "whole number from 0"),
+        (["--seed", "9" * 5000], "whole number from 0"),
         (["--device", "tpu"], "cuda:N"),
         (["--pair", "a", "--draft", "b"], "not both"),
         (["--target", "a"], "--draft"),
@@ -76,6 +81,34 @@ def test_options_without_a_meaning_are_one_sentence_and_status_2(
     assert ended.value.code == 2
     assert said in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["depth", "top_k", "total"])
+def test_help_states_the_default_tree_of_the_program(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed("--help")
+    shown = " ".join(capsys.readouterr().out.split())
+    text = shown.split(f"--{option.replace('_', '-')} {option.upper()} ")[1]
+    said = re.search(r"\(default: (\d+)", text)
+    assert said is not None
+    assert int(said[1]) == getattr(parsed().config.shape, option)
+
+
+@pytest.mark.parametrize("command", ["decode", "fetch"])
+def test_help_names_the_default_pair_as_pairs_lists_it(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        arguments.parse([command, "--help"])
+    said = re.search(r"default: ([^,]+), the embedded", " ".join(capsys.readouterr().out.split()))
+    assert said is not None
+    assert find_spec(said[1]).target == EMBEDDED
+
+
+def test_the_largest_seed_is_taken() -> None:
+    assert parsed("--seed", str(2**63 - 1)).config.seed == 2**63 - 1
 
 
 @pytest.mark.parametrize("argv", ["--help", "decode --help", "decode x --total 99", "show missing"])

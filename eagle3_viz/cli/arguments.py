@@ -10,9 +10,11 @@ from typing import NoReturn
 
 from eagle3_viz.cli.terminal import one_line
 from eagle3_viz.config import DecodeConfig, Rule, Sampling, TreeShape
+from eagle3_viz.pair_specs import KNOWN_PAIRS
 
 PROGRAM = "python -m eagle3_viz"
 DTYPES = ("float32", "bfloat16", "float16")
+MAX_SEED = 2**63 - 1  # what a torch generator and the trace file hold
 DRAFT_KINDS = ("trained", "random", "least-likely")
 
 
@@ -35,7 +37,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     _add_decode(decode)
     fetch = commands.add_parser("fetch", help="download a pair and get it ready")
-    fetch.add_argument("--pair", metavar="NAME", help="a name that `pairs` lists; default embedded")
+    fetch.add_argument(
+        "--pair",
+        metavar="NAME",
+        help=f"a name that `pairs` lists (default: {KNOWN_PAIRS[0].name}, the embedded pair)",
+    )
     commands.add_parser("pairs", help="list the pairs that have a name")
     show = commands.add_parser("show", help="describe a saved trace")
     show.add_argument("trace", type=Path, help="a file that --trace or the browser saved")
@@ -62,7 +68,9 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", type=_text, help="system message")
     parser.add_argument("--method", choices=("ar", "eagle3"), default="eagle3")
     parser.add_argument("--compare", action="store_true", help="run autoregression as well")
-    models = parser.add_argument_group("models (default: the embedded pair)")
+    models = parser.add_argument_group(
+        f"models (default: {KNOWN_PAIRS[0].name}, the embedded pair)"
+    )
     models.add_argument("--pair", metavar="NAME", help="a name that `pairs` lists")
     models.add_argument("--target", metavar="FOLDER_OR_ID", help="a target of your own")
     models.add_argument("--draft", metavar="FOLDER_OR_ID", help="a draft of your own")
@@ -75,10 +83,17 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
         "--trust-remote-code", action="store_true", help="run code that comes with the target"
     )
     tree = parser.add_argument_group("draft tree")
-    tree.add_argument("--depth", type=int, help="draft forwards after the root's (default: 3)")
-    tree.add_argument("--top-k", type=int, help="children a node (default: 4; 1 makes a chain)")
+    usual = TreeShape()
     tree.add_argument(
-        "--total", type=int, help="nodes verified a cycle, root included (default: 10)"
+        "--depth", type=int, help=f"draft forwards after the root's (default: {usual.depth})"
+    )
+    tree.add_argument(
+        "--top-k", type=int, help=f"children a node (default: {usual.top_k}; 1 makes a chain)"
+    )
+    tree.add_argument(
+        "--total",
+        type=int,
+        help=f"nodes verified a cycle, root included (default: {usual.total})",
     )
     sampling = parser.add_argument_group("sampling")
     sampling.add_argument("--temperature", type=float, default=0.0, help="default: 0, greedy")
@@ -87,7 +102,7 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
     sampling.add_argument(
         "--rule", choices=("greedy", "topk", "sample"), help="default: greedy at 0, else topk"
     )
-    sampling.add_argument("--seed", type=int, default=0)
+    sampling.add_argument("--seed", type=_seed, default=0, help="of random draws; default: 0")
     ends = parser.add_argument_group("length")
     ends.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="default: 128")
     ends.add_argument(
@@ -114,6 +129,14 @@ def _device(value: str) -> str:
     if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", value):
         raise argparse.ArgumentTypeError(f"expected cpu, cuda or cuda:N, found {value!r}")
     return value
+
+
+def _seed(value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,19}", value) or int(value) > MAX_SEED:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number from 0 to {MAX_SEED}, found {value!r}"
+        )
+    return int(value)
 
 
 def _check(args: argparse.Namespace) -> None:
