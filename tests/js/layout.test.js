@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { placeCard } from "../../eagle3_viz/component/assets/card.js";
+import { placeCard, visiblePart } from "../../eagle3_viz/component/assets/card.js";
 import { visibleTree } from "../../eagle3_viz/component/assets/fold.js";
 import { DENSITIES, edgeWidth, layoutTree } from "../../eagle3_viz/component/assets/layout.js";
 import { buildTree } from "../../eagle3_viz/component/assets/model.js";
@@ -215,7 +215,7 @@ test("arrow keys move to the parent, along the committed path and within a colum
 });
 
 test("a card keeps inside the tree area and off its own node", () => {
-  const bounds = { width: 600, height: 300 };
+  const bounds = { top: 0, width: 600, height: 300 };
   const size = { width: 200, height: 120 };
   for (const [left, top] of [[5, 5], [500, 10], [560, 270], [300, 150]]) {
     const anchor = { left, top, right: left + 40, bottom: top + 24 };
@@ -231,7 +231,21 @@ test("a card keeps inside the tree area and off its own node", () => {
 test("a card goes where it hides no other node if there is such a place", () => {
   const anchor = { left: 10, top: 100, right: 60, bottom: 130 };
   const below = { left: 10, top: 140, right: 60, bottom: 170 };
-  const spot = placeCard(anchor, { width: 100, height: 60 }, { width: 600, height: 300 }, [below]);
+  const spot = placeCard(anchor, { width: 100, height: 60 }, { top: 0, width: 600, height: 300 }, [below]);
   const beside = spot.left >= below.right || spot.top >= below.bottom || spot.top + 60 <= below.top;
   assert.ok(beside);
+});
+
+test("a card stays in the part of the tree that the window shows", () => {
+  const frame = { top: 500, width: 600, height: 330 };
+  const bounds = visiblePart(frame, 800);
+  assert.deepEqual(bounds, { top: 0, width: 600, height: 300 });
+  assert.equal(visiblePart({ ...frame, top: -40 }, 800).top, 40);
+  const size = { width: 200, height: 120 };
+  for (const [left, top] of [[10, 270], [390, 270], [10, 10]]) {
+    const spot = placeCard({ left, top, right: left + 90, bottom: top + 24 }, size, bounds, []);
+    assert.ok(frame.top + spot.top + size.height <= 800);
+  }
+  const tall = placeCard({ left: 10, top: 10, right: 90, bottom: 34 }, { width: 200, height: 400 }, bounds, []);
+  assert.ok(frame.top + tall.top + 400 <= 800);
 });

@@ -58,20 +58,33 @@ function overlap(a, b) {
   return width > 0 && height > 0 ? width * height : 0;
 }
 
+// The part of a frame that the window shows, in the frame's pixels.
+export function visiblePart(frame, windowHeight) {
+  return {
+    top: Math.max(0, -frame.top),
+    width: frame.width,
+    height: Math.min(frame.height, windowHeight - frame.top),
+  };
+}
+
 // Where a card of `size` hides least of the nodes without being far from its own: below it, above
-// it, beside it or in a corner.
+// it, beside it or in a corner. `bounds` reach from `top` down to `height`.
 export function placeCard(anchor, size, bounds, obstacles) {
   const inside = (at, length, limit) => Math.max(Math.min(at, limit - length - EDGE), EDGE);
+  // A card taller than `bounds` reaches above them, never below.
+  const upright = (at) =>
+    Math.min(Math.max(at, bounds.top + EDGE), bounds.height - size.height - EDGE);
   const middle = (anchor.top + anchor.bottom - size.height) / 2;
   const spots = [
     [anchor.left, anchor.bottom + GAP],
     [anchor.left, anchor.top - size.height - GAP],
     [anchor.right + GAP, middle],
+    [anchor.left - size.width - GAP, middle],
     [bounds.width, bounds.height],
-    [bounds.width, 0],
+    [bounds.width, bounds.top],
   ].map(([x, y]) => {
     const left = inside(x, size.width, bounds.width);
-    const top = inside(y, size.height, bounds.height);
+    const top = upright(y);
     const box = { left, top, right: left + size.width, bottom: top + size.height };
     const hidden = obstacles.reduce((sum, other) => sum + overlap(box, other), 0);
     const away = Math.hypot(left - anchor.left, top - anchor.bottom);

@@ -1,6 +1,6 @@
 // The draft tree of the selected cycle: drawing, folding, hovering, choosing, walking by keyboard.
 
-import { Card } from "./card.js";
+import { Card, visiblePart } from "./card.js";
 import { html, svg } from "./dom.js";
 import { layoutTree } from "./layout.js";
 import { buildTree } from "./model.js";
@@ -148,7 +148,7 @@ export class TreeView {
       text: this.state.store.hover(placed.node.token),
       ruleNote: this.state.store.meta.rule_note,
       anchor: this.onScreen(placed),
-      bounds: { width: frame.width, height: frame.height },
+      bounds: visiblePart(frame, window.innerHeight),
       obstacles: [...this.layout.nodes.values()].map((other) => this.onScreen(other)),
     });
   }
