@@ -35,8 +35,7 @@ from eagle3_viz.provenance import command_line, git_commit, versions
 from eagle3_viz.records import Cycle, Prefill
 
 ROOT = Path(__file__).resolve().parent.parent
-QUESTIONS = ROOT.parent / "shared" / "bench"
-RESULTS = ROOT / "benchmarks" / "results" / "bench_decode.csv"
+RESULTS = ROOT / ".work" / "bench_decode.csv"
 SETS = ("humaneval", "gsm8k", "mt_bench")
 SHAPES = ("8,2,4", "6,1,4", "10,3,4")
 
@@ -50,9 +49,9 @@ class Question:
     prompt: str
 
 
-def questions(folder: Path, sets: list[str], count: int) -> list[Question]:
-    """The first `count` questions of each set; our own prompts where the sets are not there."""
-    if not folder.is_dir():
+def questions(folder: Path | None, sets: list[str], count: int) -> list[Question]:
+    """The first `count` questions of each set in `folder`; our own prompts without one."""
+    if folder is None:
         presets = [p for domain in load_presets().values() for p in domain[:count]]
         return [Question(p.domain, p.id, p.prompt) for p in presets]
     found = []
@@ -202,7 +201,9 @@ def save(frame: pd.DataFrame, pair: LoadedPair, path: Path) -> None:
 def main() -> None:
     """Measure, print the table, write the CSV."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--questions", type=Path, default=QUESTIONS)
+    parser.add_argument(
+        "--questions", type=Path, help="folder of SET.jsonl files with turns; default: our prompts"
+    )
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--count", type=int, default=10, help="questions a set")
     parser.add_argument("--new-tokens", type=int, default=128)
@@ -213,6 +214,7 @@ def main() -> None:
     console = Console(width=150)
     pair = load_pair(arguments.pair)
     console.print(f"{machine()}; {pair.dtype_reason}")
+    console.print(f"prompts: {arguments.questions or ROOT / 'sample_prompts'}")
     asked = questions(arguments.questions, arguments.sets, arguments.count)
     list(runs_of(pair, asked[0], arguments))  # warm-up
     rows = []

@@ -1,7 +1,7 @@
 """Attention over a token tree, registered with transformers under one name.
 
 The query heads that share a key/value head are folded into the query axis, so keys and values
-are read once and never repeated in memory. Masks arrive already folded (`fold_mask`).
+are read once and never repeated in memory. Masks arrive already folded (`additive_mask`).
 """
 
 from __future__ import annotations

@@ -43,10 +43,12 @@ class Backend(Protocol):
 
     def measure(
         self, pair: Any, request: Request, progress: Callable[[int, int], None]
-    ) -> Baseline:
+    ) -> Baseline | None:
         """Autoregression on the request's own prompt, short; progress is called between tokens."""
 
-    def run(self, pair: Any, request: Request, baseline: Baseline) -> Generator[Trace, None, None]:
+    def run(
+        self, pair: Any, request: Request, baseline: Baseline | None
+    ) -> Generator[Trace, None, None]:
         """The growing trace, yielded after prefill and after each cycle."""
 
 
@@ -81,13 +83,15 @@ class LocalBackend:
 
     def measure(
         self, pair: Any, request: Request, progress: Callable[[int, int], None]
-    ) -> Baseline:
+    ) -> Baseline | None:
         """`run.measure_baseline` on the request's prompt."""
         from eagle3_viz.run import measure_baseline
 
         return measure_baseline(pair, request.prompt, system=request.system, progress=progress)
 
-    def run(self, pair: Any, request: Request, baseline: Baseline) -> Generator[Trace, None, None]:
+    def run(
+        self, pair: Any, request: Request, baseline: Baseline | None
+    ) -> Generator[Trace, None, None]:
         """`run.run` on the request's prompt."""
         from eagle3_viz.run import run
 

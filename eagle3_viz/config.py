@@ -11,6 +11,10 @@ Method = Literal["ar", "eagle3"]
 Rule = Literal["greedy", "topk", "sample"]
 
 
+MAX_TOTAL, MAX_DEPTH, MAX_TOP_K = 1024, 64, 64
+"""Beyond these a tree costs minutes and gigabytes a cycle and wins nothing."""
+
+
 @dataclass(frozen=True)
 class TreeShape:
     """Size of a dynamic draft tree, counted as the published EAGLE code counts it.
@@ -27,10 +31,12 @@ class TreeShape:
     top_k: int = 4
 
     def __post_init__(self) -> None:
-        if self.total < 2 or self.depth < 0 or self.top_k < 1:
+        within = 2 <= self.total <= MAX_TOTAL and 0 <= self.depth <= MAX_DEPTH
+        if not (within and 1 <= self.top_k <= MAX_TOP_K):
             raise ValueError(
-                f"tree shape needs total >= 2, depth >= 0 and top_k >= 1; got total={self.total}, "
-                f"depth={self.depth}, top_k={self.top_k}"
+                f"tree shape needs total from 2 to {MAX_TOTAL}, depth from 0 to {MAX_DEPTH} and "
+                f"top_k from 1 to {MAX_TOP_K}; got total={self.total}, depth={self.depth}, "
+                f"top_k={self.top_k}"
             )
         if self.total - 1 > self.pool_size:
             raise ValueError(
@@ -50,8 +56,12 @@ class TreeShape:
         return self.depth + 1
 
     def clipped(self, *, levels: int, top_k: int) -> TreeShape:
-        """The largest shape within this one with at most `levels` levels and `top_k` children."""
-        depth, k = min(self.depth, levels - 1), min(self.top_k, top_k)
+        """The largest shape within this one with at most `levels` levels and `top_k` children.
+
+        A connected tree of total - 1 drafted nodes has no more levels than that: deeper drafting
+        would not change which nodes are kept.
+        """
+        depth, k = min(self.depth, levels - 1, self.total - 2), min(self.top_k, top_k)
         return TreeShape(min(self.total, 1 + k + depth * k * k), depth, k)
 
 
@@ -112,5 +122,7 @@ class DecodeConfig:
             )
         if self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1; got {self.max_new_tokens}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be from 0 to 2**63 - 1; got {self.seed}")
         if any(not s for s in self.stop):
             raise ValueError("a stop string must not be empty")

@@ -103,7 +103,7 @@ class _Loop:
             path=verdict.path,
             verified=len(tree),
             drafted=0 if tree.pool is None else len(tree.pool.token),
-            draft_forwards=sum(name == "draft" for name, _ in laps),
+            draft_forwards=max(0, len(timing(laps).draft_levels) - (index == 0)),
             timing=timing(laps),
             cut=kept < len(verdict.tokens),
             finish=finish,

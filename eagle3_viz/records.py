@@ -148,7 +148,7 @@ class Miss:
 class Timing:
     """Milliseconds by phase. Recording is timed apart and never part of a speed-up."""
 
-    draft_levels: tuple[float, ...]  # root pass first, then one entry per further level
+    draft_levels: tuple[float, ...]  # root pass first (cycle 0: done in prefill), then each level
     tree: float
     verify: float
     accept: float

@@ -59,9 +59,10 @@ def measure_baseline(
     system: str | None = None,
     tokens: int = 32,
     progress: Callable[[int, int], None] | None = None,
-) -> Baseline:
-    """Autoregression on the same prompt through the same forward: median ms a token.
+) -> Baseline | None:
+    """Autoregression on the same prompt through the same forward: mean ms a token, greedy.
 
+    The mean, as the run beside it is counted. None when the text ends with its first token.
     `progress(done, total)` is called after every token; what it raises ends the measurement.
     """
     config = DecodeConfig(method="ar", max_new_tokens=tokens + 1, record="off")
@@ -73,10 +74,10 @@ def measure_baseline(
         if progress is not None:
             progress(len(times), tokens)
     how = (
-        f"median of {len(times)} one-token steps on the same prompt, {_name(pair.target.dtype)}, "
-        f"{torch.get_num_threads()} threads, through the same target forward"
+        f"mean of {len(times)} greedy one-token steps on the same prompt before the run, "
+        f"{_name(pair.target.dtype)}, through the same target forward"
     )
-    return Baseline(statistics.median(times) if times else float("nan"), len(times), _now(), how)
+    return Baseline(statistics.fmean(times), len(times), _now(), how) if times else None
 
 
 @lru_cache(maxsize=2)

@@ -20,7 +20,8 @@ def warp(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     if sampling.temperature == 0.0:
         return torch.zeros_like(logits).scatter_(-1, arg_max(logits)[..., None], 1.0)
     if sampling.temperature != 1.0:
-        logits = logits / sampling.temperature
+        # relative to the largest, so that a tiny temperature overflows to zero and not to NaN
+        logits = (logits - logits.amax(-1, keepdim=True)) / sampling.temperature
     if 0 < sampling.top_k < logits.shape[-1]:
         least = logits.topk(sampling.top_k, dim=-1).values[..., -1:]
         logits = logits.masked_fill(logits < least, float("-inf"))

@@ -12,7 +12,7 @@ class Taps:
     """Hooks on decoder layers that keep the residual stream at `boundaries`.
 
     Boundary b is the stream before layer b, that is after layer b - 1, always before the final
-    norm; b = L is the output of the last layer (FORMATS.md 1). A copy is never made.
+    norm; b = L is the output of the last layer (FORMATS.md 1).
     """
 
     def __init__(self, layers: Sequence[torch.nn.Module], boundaries: Sequence[int]) -> None:

@@ -39,10 +39,12 @@ class SyntheticBackend:
 
     def measure(
         self, pair: str, request: Request, progress: Callable[[int, int], None]
-    ) -> Baseline:
+    ) -> Baseline | None:
         return BASELINE
 
-    def run(self, pair: str, request: Request, baseline: Baseline) -> Generator[Trace, None, None]:
+    def run(
+        self, pair: str, request: Request, baseline: Baseline | None
+    ) -> Generator[Trace, None, None]:
         config = request.config
         whole = make_trace(
             cycles=self.cycles,

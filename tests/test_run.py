@@ -214,7 +214,15 @@ def test_the_baseline_counts_the_steps_it_measured() -> None:
     assert baseline.tokens == 5
     assert baseline.ms_per_token > 0
     assert steps == [(done, 5) for done in range(6)]
-    assert "median of 5 one-token steps" in baseline.how
+    assert "mean of 5 greedy one-token steps" in baseline.how
     trace = finished()
     with_baseline(trace, baseline)
     assert trace_file.from_bytes(trace_file.to_bytes(trace)).header.baseline == baseline
+
+
+def test_a_text_that_ends_with_its_first_token_has_no_baseline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = pair()
+    monkeypatch.setattr(loaded.target, "end_of_sequence", frozenset(range(1000)))
+    assert measure_baseline(loaded, "Hi", tokens=5) is None

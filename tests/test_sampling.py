@@ -35,6 +35,13 @@ def test_warping_equals_transformers(temperature, top_k, top_p) -> None:
     assert torch.equal(found > 0, expected > 0)
 
 
+def test_a_tiny_temperature_is_the_arg_max_and_not_nan() -> None:
+    scores = logits()
+    p = warp(scores, Sampling(1e-40))
+    assert torch.equal(p.argmax(-1), scores.argmax(-1))
+    assert torch.allclose(p.max(-1).values, torch.ones(len(scores)))
+
+
 def test_flat_distribution_needs_more_than_the_head_of_the_nucleus() -> None:
     flat = 0.01 * logits(2, 9000)
     p = warp(flat, Sampling(1.0, 0, 0.9))

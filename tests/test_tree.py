@@ -128,7 +128,8 @@ def test_top_stable_orders_like_a_stable_sort() -> None:
 
 
 @pytest.mark.parametrize(
-    ("total", "depth", "top_k"), [(1, 3, 4), (30, 1, 4), (5, -1, 4), (5, 3, 0)]
+    ("total", "depth", "top_k"),
+    [(1, 3, 4), (30, 1, 4), (5, -1, 4), (5, 3, 0), (2000, 60, 60), (9, 65, 4), (9, 3, 65)],
 )
 def test_shape_that_cannot_be_drafted_is_refused(total, depth, top_k) -> None:
     with pytest.raises(ValueError, match="total"):
@@ -144,3 +145,13 @@ def test_clipped_shape_is_always_valid_and_never_larger() -> None:
                 assert clipped.levels <= min(levels, shape.levels)
                 assert clipped.total <= shape.total and clipped.top_k <= min(width, top_k)
     assert math.isclose(TreeShape(60, 5, 10).pool_size, 10 + 5 * 100)
+
+
+def test_drafting_deeper_than_the_tree_can_be_changes_nothing() -> None:
+    deep = TreeShape(4, 6, 3)
+    clipped = deep.clipped(levels=deep.levels, top_k=3)
+    assert clipped == TreeShape(4, 2, 3)
+    trees = [
+        build_dynamic(5, TableStepper(2, 40), shape, lambda name: None) for shape in (deep, clipped)
+    ]
+    assert paths_of(trees[0]) == paths_of(trees[1])

@@ -10,6 +10,8 @@ from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.sampling import Draws
 from eagle3_viz.tree import DraftTree, Mark, build_dynamic, build_sampled_chain
 
+NOISE_STREAM = 1 << 32  # apart from the seeds of `Draws`: proposals must not know the uniforms
+
 
 class _TurnedDraft:
     """A real draft whose logits are turned into others before anything is proposed."""
@@ -66,7 +68,7 @@ class RandomDraft(_TurnedDraft):
 
     def __init__(self, draft: Eagle3Draft, seed: int = 0) -> None:
         super().__init__(draft)
-        self._generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator().manual_seed(seed + NOISE_STREAM)
 
     def turn(self, logits: torch.Tensor) -> torch.Tensor:
         """Gaussian noise, spread like logits."""

@@ -33,7 +33,10 @@ class Draft(Protocol):
         """
 
     def propose(self, root: int, shape: TreeShape, mark: Mark) -> DraftTree:
-        """A dynamic tree below `root`, of the draft's most likely tokens."""
+        """A dynamic tree below `root`, of the draft's most likely tokens.
+
+        shape.top_k is at most vocabulary_size (`TreeShape.clipped`).
+        """
 
     def propose_sampled(
         self, root: int, depth: int, temperature: float, draws: Draws, mark: Mark

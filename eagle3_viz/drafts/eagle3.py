@@ -62,9 +62,11 @@ class Eagle3Draft:
     def reset(self) -> None:
         """Forget the text."""
         self._length = 0  # verified positions
-        self._tree_length = 0  # rows of the current tree behind them
+        self._tree_length = self._tree_level = 0  # rows and levels of the tree behind them
         self._root_hidden = torch.empty(0)
         self._root_logits = torch.empty(0)
+        self._beam_hidden = torch.empty(0)  # outputs of the newest level [m, H]
+        self._beam_visible = torch.empty(0)  # tree rows that each of them sees, bool
 
     @torch.inference_mode()
     def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
@@ -88,8 +90,7 @@ class Eagle3Draft:
     def propose(self, root: int, shape: TreeShape, mark: Mark) -> DraftTree:
         """A dynamic tree below `root` (MATH.md 2)."""
         with torch.inference_mode():
-            clipped = shape.clipped(levels=shape.levels, top_k=self.vocabulary_size)
-            return build_dynamic(root, self, clipped, mark)
+            return build_dynamic(root, self, shape, mark)
 
     def propose_sampled(
         self, root: int, depth: int, temperature: float, draws: Draws, mark: Mark
@@ -100,8 +101,7 @@ class Eagle3Draft:
 
     def root_logits(self) -> torch.Tensor:
         """Logits [DV] at the last verified position, float32; starts a new tree."""
-        self._tree_length = 0
-        self._tree_level = 0
+        self._tree_length = self._tree_level = 0
         self._beam_hidden = self._root_hidden
         self._beam_visible = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
         return self._root_logits
