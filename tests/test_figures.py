@@ -94,6 +94,13 @@ def test_the_histogram_counts_every_uncut_cycle_once() -> None:
     assert figure.layout.shapes[0].x0 == pytest.approx(sum(uncut) / len(uncut))
 
 
+@pytest.mark.parametrize("cycles", [2, 12, 90])
+def test_the_histogram_counts_cycles_in_few_whole_steps(cycles: int) -> None:
+    figure = accepted_per_cycle(make_trace(cycles=cycles))
+    step, largest = figure.layout.yaxis.dtick, max(figure.data[0].y)
+    assert step == int(step) >= 1 and largest / step <= 6
+
+
 def test_the_histogram_of_an_empty_run_is_empty() -> None:
     figure = accepted_per_cycle(make_trace(cycles=0, finish=None))
     assert not figure.data[0].y.any() and not figure.layout.shapes

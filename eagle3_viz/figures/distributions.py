@@ -39,7 +39,7 @@ def next_tokens(trace: Trace, at: Distributions, *, after: int, mode: Mode = "li
         data.append(_warped(_column(at.p, tokens), hover, colours))
     figure = framed(
         data,
-        title=f"Next token after {token_label(trace, after)}",
+        title=f"Next token after '{token_label(trace, after)}'",
         x=_not_shown(columns),
         y="probability",
         colours=colours,

@@ -99,7 +99,8 @@ def _twins(trace: Trace, cycle: Cycle, node: int) -> None:
 
 def _charts(trace: Trace, cycle: Cycle, node: int) -> None:
     mode: Mode = "dark" if st.context.theme.type == "dark" else "light"
-    left, *middle, right = st.columns([5, 3, 4] if _drafted(trace) else [1, 1])
+    with st.container(key="live_charts"):  # stacked by the style sheet where the page is narrow
+        left, *middle, right = st.columns([5, 3, 4] if _drafted(trace) else [1, 1])
     at = distributions_at(cycle, node)
     with left:
         if at is None:
