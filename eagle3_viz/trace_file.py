@@ -80,12 +80,12 @@ def load(path: Path | str) -> Trace:
     try:
         size = path.stat().st_size
         if not path.is_file():
-            raise TraceFileError(f"{path.name!r} is not a regular file; choose a trace file")
+            raise TraceFileError(f"{str(path)!r} is not a regular file; choose a trace file")
         _check_size(size)
         return from_bytes(path.read_bytes())
     except OSError as error:
         raise TraceFileError(
-            f"{path.name!r} cannot be read: {error.strerror}; check that the file exists"
+            f"{str(path)!r} cannot be read: {error.strerror}; check that the file exists"
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -148,14 +149,18 @@ def test_a_dash_reads_the_prompt_from_standard_input(
     assert load(tmp_path / "a.parquet").header.prompt == "Grüße\nzwei"
 
 
-@pytest.mark.parametrize("data", [b"", b" \n", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    ("data", "said"), [(b"", "is empty"), (b" \n", "is empty"), (b"ab\xff", "UTF-8 (byte 3)")]
+)
 def test_a_prompt_that_is_no_text_is_refused_before_a_pair_is_loaded(
-    data: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    data: bytes, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("eagle3_viz.cli.decode.load_pair", lambda *_, **__: pytest.fail("loaded"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert main(["decode", "-"]) == 1
-    assert capsys.readouterr().err.startswith("error: ")
+    error = capsys.readouterr().err
+    assert error.startswith("error: the prompt ")
+    assert said in error
 
 
 # What is saved
@@ -197,6 +202,50 @@ def test_a_run_that_fails_is_one_sentence_and_keeps_what_was_decoded(
     assert main(["decode", "hello", "--trace", str(path)]) == 1
     assert len(load(path).cycles) == 3
     assert capsys.readouterr().err.endswith("error: the device␛[2J is gone\n")
+
+
+def test_arithmetic_that_fails_is_one_sentence(
+    decodes: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    decodes(fails=FloatingPointError("the logits hold NaN"))
+    assert main(["decode", "hello"]) == 1
+    assert capsys.readouterr().err.endswith("error: the logits hold NaN\n")
+
+
+def test_a_trace_that_cannot_be_saved_does_not_cost_the_numbers(
+    decodes: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    decodes()
+    monkeypatch.setattr("eagle3_viz.trace_file.os.fsync", full)
+    path = tmp_path / "run.parquet"
+    assert main(["decode", "hello", "--trace", str(path)]) == 1
+    numbers, _, failure = capsys.readouterr().err.rpartition("error: ")
+    assert "tokens per cycle" in numbers
+    assert "saved as" in numbers
+    assert failure == f"the trace could not be saved as {path}: No space left on device\n"
+
+
+def test_a_run_and_its_save_that_both_fail_are_both_told(
+    decodes: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    decodes(fails=RuntimeError("the device is gone"))
+    monkeypatch.setattr("eagle3_viz.cli.decode.save", full)
+    assert main(["decode", "hello", "--trace", str(tmp_path / "a.parquet")]) == 1
+    error = capsys.readouterr().err
+    assert "No space left on device" in error
+    assert error.endswith("error: the device is gone\n")
 
 
 def test_a_place_that_cannot_be_written_is_told_before_the_run(

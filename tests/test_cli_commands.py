@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -112,3 +113,28 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("command", ["pairs", "show"])
+def test_output_that_cannot_be_written_is_one_sentence(tmp_path: Path, command: str) -> None:
+    save(make_trace(cycles=5), tmp_path / "a.parquet")
+    argv = [command, str(tmp_path / "a.parquet")] if command == "show" else [command]
+    with (tmp_path / "out").open("wb") as out:
+        done = subprocess.run(
+            [sys.executable, "-m", "eagle3_viz", *argv],
+            cwd=ROOT,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        )
+    assert done.returncode == 1
+    assert done.stderr == "error: cannot read or write: File too large; check the disk\n"
+
+
+def test_show_names_a_missing_file_as_it_was_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = f"{tmp_path}/no/../nope"
+    assert main(["show", path]) == 1
+    assert f"'{path}' cannot be read" in capsys.readouterr().err

@@ -37,7 +37,7 @@ def decode(args: argparse.Namespace) -> int:
         raise Failure("the prompt is empty: say what to decode")
     if args.trace is not None:
         check_writable(args.trace)
-    errors = (PairError, ValueError, RuntimeError, OSError)
+    errors = (PairError, ValueError, ArithmeticError, RuntimeError, OSError)
     with as_failure(*errors):
         session = _Session(load(args), prompt, args)
         return session.decode()
@@ -48,8 +48,12 @@ def read_prompt() -> str:
     data = sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1)
     if len(data) > MAX_PROMPT_BYTES:
         raise Failure(f"the prompt on standard input has more than {MAX_PROMPT_BYTES} bytes")
-    with as_failure(UnicodeDecodeError):
+    try:
         return data.decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise Failure(
+            f"the prompt on standard input is not UTF-8 (byte {error.start + 1}): convert it first"
+        ) from error
 
 
 def check_writable(path: Path) -> None:
@@ -112,8 +116,10 @@ class _Session:
         except KeyboardInterrupt:
             interrupted = True
         finally:  # whatever ended the run, what was decoded is worth keeping
-            self._save()
-        self._report()
+            unsaved = self._save()
+            self._report(unsaved)
+        if unsaved is not None:
+            raise Failure(unsaved)
         return INTERRUPTED if interrupted else 0
 
     def _stream(self) -> None:
@@ -150,20 +156,26 @@ class _Session:
                 progress(stage, len(trace.cycles) + 1, config.max_new_tokens)
         return trace
 
-    def _save(self) -> None:
+    def _save(self) -> str | None:
+        """Save where --trace asks for it; returns what went wrong, as the run's numbers still
+        have to be shown."""
         path, trace = self.args.trace, self.trace
         if path is None or trace is None:
-            return
+            return None
         trace.header = replace(trace.header, argv=shareable(self.args))
-        with as_failure(OSError, ValueError):
+        try:
             save(trace, path)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            return f"the trace could not be saved as {path}: {reason}"
+        return None
 
-    def _report(self) -> None:
+    def _report(self, unsaved: str | None) -> None:
         if self.trace is None:
             return
         rows = [*circumstances(self.trace), *measured(self.trace)]
         if self.args.trace is not None:
-            rows.append(("trace", f"saved as {self.args.trace}"))
+            rows.append(("trace", unsaved or f"saved as {self.args.trace}"))
         print(file=sys.stderr)
         if uses_colour(sys.stdout) and self.args.method != "ar":
             print(legend(uses_colour(sys.stderr)), file=sys.stderr)

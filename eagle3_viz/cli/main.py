@@ -26,16 +26,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = COMMANDS[args.command](args)
         sys.stdout.flush()
     except Failure as failure:
-        print(f"error: {one_line(str(failure), MESSAGE_LIMIT)}", file=sys.stderr)
-        return FAILED
+        _abandon_output()
+        return _failed(str(failure))
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # What is still buffered must not fail once more when the interpreter flushes it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_output()
         return READER_GONE
+    except OSError as error:
+        _abandon_output()
+        place = "" if error.filename is None else f" {error.filename}"
+        return _failed(f"cannot read or write{place}: {error.strerror or error}; check the disk")
     return status
+
+
+def _failed(sentence: str) -> int:
+    print(f"error: {one_line(sentence, MESSAGE_LIMIT)}", file=sys.stderr)
+    return FAILED
+
+
+def _abandon_output() -> None:
+    """Output that cannot be written must not fail once more when the interpreter flushes it."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _decode(args: argparse.Namespace) -> int:
