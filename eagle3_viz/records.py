@@ -109,6 +109,7 @@ class Distributions:
     children removed under `topk`, norm(max(0, p - q)) under `sample` (MATH.md 1.2, 1.3).
     Scalars are over the whole vocabulary and use p_raw, as bars and divergences do, except
     `residual_mass` and `expected_acceptance`, which belong to the rule and use p. NaN without q.
+    Under `sample` q is the tempered one that tokens were drawn from, also in overlap and kl.
     """
 
     node: int
