@@ -181,7 +181,9 @@ def test_a_second_tab_waits_its_turn_and_a_closed_tab_gives_its_place_up(
     first.button("live_step").click()
     expect(first.key("live_status")).to_contain_text("Paused")
     second.button("live_run").click()
-    expect(second.key("live_placeholder")).to_contain_text("Queued, position 1")
+    expect(second.key("live_placeholder")).to_contain_text(
+        "Queued, position 1: a paused run holds the engine."
+    )
     first.page.close()
     expect(second.key("live_status")).to_contain_text("Running", timeout=30_000)
     wait_for_run(second, "Finished")
