@@ -357,6 +357,8 @@ def test_ctrl_c_in_a_real_run_leaves_a_readable_trace(tmp_path: Path) -> None:
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # a test run in the background of a shell hands down an ignored SIGINT
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         process.stdout.read(20)
