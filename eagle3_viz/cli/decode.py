@@ -13,7 +13,7 @@ import torch
 
 from eagle3_viz.cli.failure import Failure, as_failure
 from eagle3_viz.cli.progress import reporting
-from eagle3_viz.cli.report import circumstances, comparison, count, measured
+from eagle3_viz.cli.report import circumstances, comparison, measured
 from eagle3_viz.cli.terminal import GREEN, VIOLET, TokenStream, aligned, painted, uses_colour
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
@@ -24,6 +24,7 @@ from eagle3_viz.records import Origin
 from eagle3_viz.run import run, with_baseline
 from eagle3_viz.trace import Baseline, Trace
 from eagle3_viz.trace_file import destination, save
+from eagle3_viz.wording import counted
 
 MAX_PROMPT_BYTES = 1_000_000
 WARM_UP = 8  # tokens decoded before a comparison, so that neither side pays for a cold start
@@ -141,7 +142,7 @@ class _Session:
         ar = self._run_quietly(config, "Autoregression on the same prompt")
         took = summary(ar).ms_per_token
         if took is not None and self.trace is not None:
-            threads = count(ar.header.threads, "thread")
+            threads = counted(ar.header.threads, "thread")
             how = (
                 f"mean of {len(ar.cycles)} one-token steps on the same prompt and settings, "
                 f"{ar.header.dtype}, {threads}, through the same target forward"

@@ -9,6 +9,7 @@ from eagle3_viz.metrics import Summary, summary
 from eagle3_viz.records import Finish
 from eagle3_viz.tokens import visible
 from eagle3_viz.trace import Trace
+from eagle3_viz.wording import counted
 
 Row = tuple[str, str]
 
@@ -25,7 +26,7 @@ FINISHES: dict[Finish | None, str] = {
 def circumstances(trace: Trace) -> list[Row]:
     """Which pair ran by which method, and on what."""
     header = trace.header
-    where = f"{header.dtype} on {header.device}, {count(header.threads, 'thread')}"
+    where = f"{header.dtype} on {header.device}, {counted(header.threads, 'thread')}"
     method = f"{METHODS.get(header.method, header.method)}, rule {header.rule}"
     shape = header.config.get("shape")
     if header.method != "ar" and isinstance(shape, Mapping):
@@ -36,7 +37,7 @@ def circumstances(trace: Trace) -> list[Row]:
 def measured(trace: Trace) -> list[Row]:
     """What the run took: tokens, tau, speed, the phases of a cycle, and why it ended."""
     found = summary(trace)
-    cycles = count(found.cycles, "cycle")
+    cycles = counted(found.cycles, "cycle")
     rows = [("tokens", f"{found.tokens} (1 from the prompt, {found.tokens - 1} from {cycles})")]
     if found.tau is not None:
         rows.append(("tau", f"{found.tau:.2f} tokens per cycle"))
@@ -103,7 +104,7 @@ def agreement(trace: Trace, ar: Trace) -> str:
             "they share is the distribution."
         )
     if trace.tokens == ar.tokens:
-        return f"The texts are equal: the same {count(len(ar.tokens), 'token')}."
+        return f"The texts are equal: the same {counted(len(ar.tokens), 'token')}."
     pairs = list(zip_longest(trace.tokens, ar.tokens))
     at = next(i for i, (a, b) in enumerate(pairs) if a != b)
     name = METHODS.get(trace.header.method, trace.header.method)
@@ -124,8 +125,3 @@ def _cause(dtype: str) -> str:
         f"A likely cause: {dtype} rounds differently by matrix shape, and a near tie then falls "
         "either way. With --dtype float32 the texts agree."
     )
-
-
-def count(number: int, unit: str) -> str:
-    """`number` with its unit in the singular or plural."""
-    return f"{number} {unit}{'' if number == 1 else 's'}"

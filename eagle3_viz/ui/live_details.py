@@ -16,7 +16,7 @@ from eagle3_viz.records import Cycle
 from eagle3_viz.trace import Header, ModelSource, Trace
 from eagle3_viz.ui import live_state
 from eagle3_viz.ui.live_state import View
-from eagle3_viz.ui.wording import counted
+from eagle3_viz.wording import counted
 
 CHART = {"displaylogo": False, "showSendToCloud": False, "displayModeBar": False}
 ELSEWHERE = "The walk did not go through the selected node: shown where it was judged."

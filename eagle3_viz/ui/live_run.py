@@ -10,7 +10,7 @@ from eagle3_viz.service import Engine, Phase, Status
 from eagle3_viz.trace import Trace
 from eagle3_viz.ui import live_state
 from eagle3_viz.ui.live_state import View
-from eagle3_viz.ui.wording import counted
+from eagle3_viz.wording import counted
 
 REFRESH = 0.2  # seconds between updates of a run; drawing twice as often slows the engine by half
 HEARTBEAT = 30.0  # seconds, while paused
