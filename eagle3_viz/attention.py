@@ -16,29 +16,29 @@ NAME = "eagle3_viz_tree"
 
 
 def grouped_attention(
-    query: torch.Tensor,  # [1, H, t, hd]
-    key: torch.Tensor,  # [1, KV, n, hd]
-    value: torch.Tensor,  # [1, KV, n, hd]
+    query: torch.Tensor,  # [B, H, t, hd]
+    key: torch.Tensor,  # [B, KV, n, hd]
+    value: torch.Tensor,  # [B, KV, n, hd]
     mask: torch.Tensor | None,  # additive [1, 1, (H / KV) * t, n], None: causal (t = n) or t = 1
     scale: float | None = None,
 ) -> torch.Tensor:
-    """Scaled dot-product attention with grouped heads; returns [1, H, t, hd]."""
-    _, heads, t, head_dim = query.shape
+    """Scaled dot-product attention with grouped heads; returns [B, H, t, hd]."""
+    batch, heads, t, head_dim = query.shape
     kv_heads = key.shape[1]
+    groups = heads // kv_heads
     if mask is None and t > 1:
-        per_head = query.reshape(kv_heads, heads // kv_heads, t, head_dim)
-        shared = (kv_heads, heads // kv_heads, t, head_dim)
+        shared = (batch * kv_heads, groups, t, head_dim)
         out = scaled_dot_product_attention(
-            per_head,
-            key[0, :, None].expand(shared),
-            value[0, :, None].expand(shared),
+            query.reshape(shared),
+            key.reshape(-1, 1, t, head_dim).expand(shared),
+            value.reshape(-1, 1, t, head_dim).expand(shared),
             is_causal=True,
             scale=scale,
         )
     else:
-        folded = query.reshape(1, kv_heads, heads // kv_heads * t, head_dim)
+        folded = query.reshape(batch, kv_heads, groups * t, head_dim)
         out = scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
-    return out.reshape(1, heads, t, head_dim)
+    return out.reshape(batch, heads, t, head_dim)
 
 
 def additive_mask(visible: torch.Tensor, groups: int, dtype: torch.dtype) -> torch.Tensor:
@@ -74,18 +74,18 @@ def _softcapped_attention(
     softcap: float,
 ) -> torch.Tensor:
     """As `grouped_attention`, with scores squashed by softcap * tanh(x / softcap) (Gemma 2)."""
-    _, heads, t, head_dim = query.shape
+    batch, heads, t, head_dim = query.shape
     groups = heads // key.shape[1]
     if mask is None and t > 1:
         causal = torch.ones(t, t, dtype=torch.bool, device=query.device).tril()
         mask = additive_mask(causal, groups, query.dtype)
-    folded = query.reshape(1, key.shape[1], groups * t, head_dim)
+    folded = query.reshape(batch, key.shape[1], groups * t, head_dim)
     scores = folded @ key.transpose(-1, -2) * (head_dim**-0.5 if scale is None else scale)
     scores = torch.tanh(scores / softcap) * softcap
     if mask is not None:
         scores = scores + mask
     weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
-    return (weights @ value).reshape(1, heads, t, head_dim)
+    return (weights @ value).reshape(batch, heads, t, head_dim)
 
 
 AttentionInterface.register(NAME, _attend)

@@ -29,10 +29,10 @@ class Taps:
                 layers[-1].register_forward_hook(self._after(b))
 
     def take(self) -> torch.Tensor:
-        """The streams of the last forward side by side, [t, K * d], in boundary order."""
+        """The streams of the last forward side by side, [B, t, K * d], in boundary order."""
         streams = [self._streams.pop(b) for b in dict.fromkeys(self.boundaries)]
         home = streams[-1].device
-        return torch.cat([stream[0].to(home) for stream in streams], dim=-1)
+        return torch.cat([stream.to(home) for stream in streams], dim=-1)
 
     def _before(self, boundary: int) -> Any:
         def keep(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

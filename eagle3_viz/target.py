@@ -141,6 +141,20 @@ class TargetModel:
             return features[: len(path)]
         return features[torch.tensor(path, device=features.device)]
 
+    @torch.inference_mode()
+    def read(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Teacher-forced forward of whole texts, ids [B, n], without a cache.
+
+        Returns taps [B, n, K * d] and the final hidden states before the LM head [B, n, d].
+        Texts of different lengths are padded on the right: what follows a token never reaches it.
+        """
+        positions = torch.arange(ids.shape[1], device=self.device)
+        masks = self._masks(None, positions, positions)
+        out = self.model.get_decoder()(
+            input_ids=ids.to(self.device), attention_mask=masks, use_cache=False
+        )
+        return self.taps.take(), out.last_hidden_state
+
     def _forward(
         self, ids: torch.Tensor, positions: torch.Tensor, masks: Any, keep: int = 0
     ) -> Step:
@@ -148,7 +162,7 @@ class TargetModel:
         out = self.model(
             input_ids=ids, position_ids=positions[None], attention_mask=masks, **arguments
         )
-        return Step(out.logits[0], self.taps.take())
+        return Step(out.logits[0], self.taps.take()[0])
 
     def _masks(
         self, visible: torch.Tensor | None, queries: torch.Tensor, keys: torch.Tensor

@@ -1,0 +1,1 @@
+"""Training drafts: data from the target, features, objectives, the trainer, export."""

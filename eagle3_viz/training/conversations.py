@@ -1,0 +1,98 @@
+"""Target-generated conversations on disk: one JSON object a line, token ids as they were fed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MAX_LINE_BYTES = 1 << 22
+
+
+class DataError(ValueError):
+    """Text or features that cannot be trained on; the message says why in one sentence."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One conversation under the chat template, answered by the target.
+
+    ids             token ids of the whole, template included.
+    response_start  index of the first token that the target wrote as its answer.
+    domain          kind of task, for coverage and accuracy by domain.
+    temperature     at which the answer was sampled; 0 is greedy.
+    finish          "eos", "len" or "loop" (cut where a loop began).
+    """
+
+    ids: tuple[int, ...]
+    response_start: int
+    domain: str = "unknown"
+    temperature: float = 0.0
+    finish: str = "eos"
+
+    @property
+    def response_tokens(self) -> int:
+        return len(self.ids) - self.response_start
+
+
+def read_conversations(paths: Iterable[Path], vocab_size: int) -> list[Conversation]:
+    """All conversations of `paths`, in order. Raises DataError naming file and line."""
+    found = []
+    for path in paths:
+        try:
+            with path.open("rb") as lines:
+                for number, line in enumerate(lines, start=1):
+                    found.append(_conversation(line, f"{path.name} line {number}", vocab_size))
+        except OSError as error:
+            raise DataError(f"{path.name} cannot be read: {error.strerror or error}") from None
+    return found
+
+
+def to_line(conversation: Conversation) -> str:
+    """The line of a file that `read_conversations` turns back into `conversation`."""
+    record = {
+        "domain": conversation.domain,
+        "temperature": conversation.temperature,
+        "finish": conversation.finish,
+        "response_start": conversation.response_start,
+        "ids": list(conversation.ids),
+    }
+    return json.dumps(record, separators=(",", ":")) + "\n"
+
+
+def fingerprint(conversations: Sequence[Conversation]) -> str:
+    """SHA-256 over the token ids and response starts, in order."""
+    digest = hashlib.sha256()
+    for conversation in conversations:
+        digest.update(f"{conversation.response_start}:{conversation.ids}\n".encode())
+    return digest.hexdigest()
+
+
+def _conversation(line: bytes, place: str, vocab_size: int) -> Conversation:
+    if len(line) > MAX_LINE_BYTES:
+        raise DataError(f"{place} is longer than {MAX_LINE_BYTES} bytes")
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        raise DataError(f"{place} is not JSON; expected one conversation a line") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{place} must hold an object with ids and response_start")
+    ids, start = record.get("ids"), record.get("response_start")
+    if not isinstance(ids, list) or not all(_whole(i) and 0 <= i < vocab_size for i in ids):
+        raise DataError(f"{place}: ids must be a list of token ids below {vocab_size}")
+    if not _whole(start) or not 0 < start < len(ids):
+        raise DataError(
+            f"{place}: response_start must lie inside the {len(ids)} ids; found {str(start)[:20]!r}"
+        )
+    temperature = record.get("temperature", 0.0)
+    if not isinstance(temperature, int | float) or not 0 <= temperature < float("inf"):
+        raise DataError(f"{place}: temperature must be a number from 0 upwards")
+    texts = {key: str(record.get(key, "unknown"))[:40] for key in ("domain", "finish")}
+    return Conversation(tuple(ids), start, texts["domain"], float(temperature), texts["finish"])
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
