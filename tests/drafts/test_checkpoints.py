@@ -16,7 +16,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from eagle3_viz.drafts.checkpoints import MAX_CONFIG_BYTES, CheckpointError, read_eagle3
+from eagle3_viz.drafts.checkpoints import read_eagle3
+from eagle3_viz.drafts.draft_folder import MAX_CONFIG_BYTES, CheckpointError
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from tests.tiny_models import shared_target
 
