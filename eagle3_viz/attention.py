@@ -19,7 +19,7 @@ def grouped_attention(
     query: torch.Tensor,  # [B, H, t, hd]
     key: torch.Tensor,  # [B, KV, n, hd]
     value: torch.Tensor,  # [B, KV, n, hd]
-    mask: torch.Tensor | None,  # additive [1, 1, (H / KV) * t, n], None: causal (t = n) or t = 1
+    mask: torch.Tensor | None,  # additive [B or 1, 1, (H / KV) * t, n], None: causal or t = 1
     scale: float | None = None,
 ) -> torch.Tensor:
     """Scaled dot-product attention with grouped heads; returns [B, H, t, hd]."""
@@ -42,9 +42,13 @@ def grouped_attention(
 
 
 def additive_mask(visible: torch.Tensor, groups: int, dtype: torch.dtype) -> torch.Tensor:
-    """Turn visibility bool [t, n] into the additive mask [1, 1, groups * t, n] used here."""
+    """Turn visibility bool [t, n], or [B, t, n] by text, into the mask used here.
+
+    Returns [1 or B, 1, groups * t, n].
+    """
     mask = torch.where(visible, 0.0, float("-inf")).to(dtype)
-    return mask.repeat(groups, 1)[None, None]
+    by_text = mask if mask.ndim == 3 else mask[None]
+    return by_text.repeat(1, groups, 1)[:, None]
 
 
 def _attend(

@@ -49,6 +49,19 @@ def arg_max(logits: torch.Tensor) -> torch.Tensor:
     return logits.float().max(-1).indices
 
 
+def inverse_transform(weights: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """Indices int64 [B] into weights [B, n], drawn in proportion to them by uniform float64 [B].
+
+    In float64; an index of weight zero is never returned.
+    """
+    cumulative = weights.double().cumsum(-1)
+    total = cumulative[:, -1:]
+    index = torch.searchsorted(cumulative, total * uniform[:, None], right=True)
+    last = torch.searchsorted(cumulative, total)  # U * total may round to total
+    # Weights that are NaN lie past the end: a CUDA device does not survive such an index.
+    return torch.minimum(index, last).clamp(max=weights.shape[-1] - 1)[:, 0]
+
+
 class Draws:
     """Every random decision of a run, from one seeded generator on the CPU.
 
@@ -70,11 +83,7 @@ class Draws:
     def token(self, weights: torch.Tensor) -> torch.Tensor:
         """An index, int64 scalar on the device of `weights` [n], drawn in proportion to them.
 
-        Inverse transform in float64; an index of weight zero is never returned.
+        `inverse_transform` of a fresh U.
         """
-        cumulative = weights.double().cumsum(-1)
-        threshold = cumulative[-1:] * self.uniform()
-        index = torch.searchsorted(cumulative, threshold, right=True)[0]
-        last = torch.searchsorted(cumulative, cumulative[-1:])[0]  # U * total may round to total
-        # Weights that are NaN lie past the end: a CUDA device does not survive such an index.
-        return torch.minimum(index, last).clamp(max=len(weights) - 1)
+        uniform = torch.tensor([self.uniform()], dtype=torch.float64, device=weights.device)
+        return inverse_transform(weights[None], uniform)[0]

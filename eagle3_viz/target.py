@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from eagle3_viz import attention
 from eagle3_viz.kv_cache import GROWTH_STEP, LayerSpec, TreeCache
+from eagle3_viz.slot_cache import SlotCache
 from eagle3_viz.taps import Taps
 from eagle3_viz.tree import DraftTree
 
@@ -155,6 +156,45 @@ class TargetModel:
         )
         return self.taps.take(), out.last_hidden_state
 
+    def slot_cache(self, slots: int, capacity: int) -> SlotCache:
+        """An empty cache for `slots` texts of up to `capacity` tokens."""
+        return SlotCache(self._layer_specs(), slots, capacity)
+
+    @torch.inference_mode()
+    def fill_slot(self, cache: SlotCache, slot: int, ids: Sequence[int], start: int = 0) -> None:
+        """Feed `ids` to one slot behind its first `start` tokens; no logits."""
+        positions = start + torch.arange(len(ids), device=self.device)[None]
+        arguments = self._slot_arguments(cache, slice(slot, slot + 1), positions, start + len(ids))
+        self.model.get_decoder()(input_ids=torch.tensor([ids], device=self.device), **arguments)
+
+    @torch.inference_mode()
+    def step_slots(
+        self, cache: SlotCache, ids: torch.Tensor, positions: torch.Tensor
+    ) -> torch.Tensor:
+        """Feed one token to every slot, ids and positions int64 [slots]; logits [slots, V].
+
+        The shapes depend on the cache alone, so that what one slot computes does not depend on
+        how long its neighbours are.
+        """
+        positions = positions.to(self.device)[:, None]
+        arguments = self._slot_arguments(cache, slice(None), positions, cache.capacity)
+        out = self.model(input_ids=ids.to(self.device)[:, None], logits_to_keep=1, **arguments)
+        return out.logits[:, 0]
+
+    def _slot_arguments(
+        self, cache: SlotCache, rows: slice, positions: torch.Tensor, extent: int
+    ) -> dict[str, Any]:
+        cache.aim(rows, positions, extent)
+        keys = torch.arange(extent, device=self.device)
+        visible = keys <= positions[..., None]
+        masks = self._masks(visible, positions, keys)
+        return {
+            "position_ids": positions,
+            "attention_mask": masks,
+            self._cache_argument: cache,
+            "use_cache": True,
+        }
+
     def _forward(
         self, ids: torch.Tensor, positions: torch.Tensor, masks: Any, keep: int = 0
     ) -> Step:
@@ -169,8 +209,9 @@ class TargetModel:
     ) -> Any:
         """Additive masks by attention kind, as transformers takes them.
 
-        visible bool [t, n], None for causal; queries [t] and keys [n] are positions. A causal
-        prefill without window needs no mask: the attention function knows it.
+        visible bool [t, n], None for causal; queries [t] and keys [n] are positions. Many texts
+        at once: visible [B, t, n], queries [B, t]. A causal prefill without window needs no mask:
+        the attention function knows it.
         """
         masks: dict[str, torch.Tensor | None] = {}
         for kind, window in self._windows.items():
@@ -179,18 +220,19 @@ class TargetModel:
                 continue
             seen = keys[None] <= queries[:, None] if visible is None else visible
             if window is not None:
-                seen = seen & (keys[None] > queries[:, None] - window)
+                seen = seen & (keys > queries[..., None] - window)
             masks[kind] = attention.additive_mask(seen, self._groups, self.dtype)
         return masks if _takes_mask_by_kind(self.config) else next(iter(masks.values()))
 
     def _new_cache(self, capacity: int) -> TreeCache:
+        return TreeCache(self._layer_specs(), capacity)
+
+    def _layer_specs(self) -> list[LayerSpec]:
         default = self.config.hidden_size // self.config.num_attention_heads
         head_dim = getattr(self.config, "head_dim", None) or default
         heads = self.config.num_key_value_heads
         devices = [next(layer.parameters()).device for layer in self._layers]
-        return TreeCache(
-            [LayerSpec(heads, head_dim, self.dtype, device) for device in devices], capacity
-        )
+        return [LayerSpec(heads, head_dim, self.dtype, device) for device in devices]
 
 
 def default_boundaries(layers: int) -> tuple[int, ...]:
