@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from eagle3_viz.cli.option_types import DTYPES, device, seed, text
 from eagle3_viz.cli.terminal import one_line
+from eagle3_viz.cli.train_arguments import add_train
 from eagle3_viz.config import DecodeConfig, Rule, Sampling, TreeShape
 from eagle3_viz.pair_specs import KNOWN_PAIRS
 
 PROGRAM = "python -m eagle3_viz"
-DTYPES = ("float32", "bfloat16", "float16")
-MAX_SEED = 2**63 - 1  # what a torch generator and the trace file hold
 DRAFT_KINDS = ("trained", "random", "least-likely")
 
 
@@ -45,6 +44,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     commands.add_parser("pairs", help="list the pairs that have a name")
     show = commands.add_parser("show", help="describe a saved trace")
     show.add_argument("trace", type=Path, help="a file that --trace or the browser saved")
+    add_train(commands)
     args = parser.parse_args(argv)
     if args.command == "decode":
         try:
@@ -64,8 +64,8 @@ _DECODE = (
 
 
 def _add_decode(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("prompt", type=_text, help="what to ask; - reads standard input")
-    parser.add_argument("--system", type=_text, help="system message")
+    parser.add_argument("prompt", type=text, help="what to ask; - reads standard input")
+    parser.add_argument("--system", type=text, help="system message")
     parser.add_argument("--method", choices=("ar", "eagle3"), default="eagle3")
     parser.add_argument("--compare", action="store_true", help="run autoregression as well")
     models = parser.add_argument_group(
@@ -78,7 +78,7 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
         "--draft-kind", choices=DRAFT_KINDS, default="trained", help="a draft bad on purpose"
     )
     models.add_argument("--dtype", choices=DTYPES, help="default: what suits the device")
-    models.add_argument("--device", type=_device, metavar="cpu|cuda[:N]", help="default: a GPU")
+    models.add_argument("--device", type=device, metavar="cpu|cuda[:N]", help="default: a GPU")
     models.add_argument(
         "--trust-remote-code", action="store_true", help="run code that comes with the target"
     )
@@ -102,11 +102,11 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
     sampling.add_argument(
         "--rule", choices=("greedy", "topk", "sample"), help="default: greedy at 0, else topk"
     )
-    sampling.add_argument("--seed", type=_seed, default=0, help="of random draws; default: 0")
+    sampling.add_argument("--seed", type=seed, default=0, help="of random draws; default: 0")
     ends = parser.add_argument_group("length")
     ends.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="default: 128")
     ends.add_argument(
-        "--stop", action="append", default=[], type=_text, help="stop after this text; repeatable"
+        "--stop", action="append", default=[], type=text, help="stop after this text; repeatable"
     )
     record = parser.add_argument_group("recording")
     record.add_argument("--trace", type=Path, metavar="FILE", help="save the run as a trace file")
@@ -115,28 +115,6 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
         choices=("off", "outcomes", "full"),
         help="how much of each cycle to keep (default: full with --trace, else off)",
     )
-
-
-def _text(value: str) -> str:
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise argparse.ArgumentTypeError("the text is not UTF-8") from error
-    return value
-
-
-def _device(value: str) -> str:
-    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", value):
-        raise argparse.ArgumentTypeError(f"expected cpu, cuda or cuda:N, found {value!r}")
-    return value
-
-
-def _seed(value: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,19}", value) or int(value) > MAX_SEED:
-        raise argparse.ArgumentTypeError(
-            f"expected a whole number from 0 to {MAX_SEED}, found {value!r}"
-        )
-    return int(value)
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -78,9 +78,16 @@ def _show(args: argparse.Namespace) -> int:
     return show(args.trace)
 
 
+def _train(args: argparse.Namespace) -> int:
+    from eagle3_viz.cli.train import train
+
+    return train(args)
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "decode": _decode,
     "fetch": _fetch,
     "pairs": _pairs,
     "show": _show,
+    "train": _train,
 }
