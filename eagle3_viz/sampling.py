@@ -55,7 +55,7 @@ def inverse_transform(weights: torch.Tensor, uniform: torch.Tensor) -> torch.Ten
     In float64; an index of weight zero is never returned.
     """
     cumulative = weights.double().cumsum(-1)
-    total = cumulative[:, -1:]
+    total = cumulative[:, -1:].contiguous()
     index = torch.searchsorted(cumulative, total * uniform[:, None], right=True)
     last = torch.searchsorted(cumulative, total)  # U * total may round to total
     # Weights that are NaN lie past the end: a CUDA device does not survive such an index.

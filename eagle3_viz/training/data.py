@@ -238,10 +238,10 @@ def _by_length(requests: Sequence[Request]) -> Iterator[list[Request]]:
 
 
 def _shared_prefixes(
-    prompts: Mapping[int, Prompt], ids: Mapping[int, Sequence[int]]
+    prompts: Mapping[int, Prompt], ids: Mapping[int, tuple[int, ...]]
 ) -> dict[str | None, int]:
     """By system message: how many leading ids all its prompts begin with."""
-    groups: dict[str | None, list[Sequence[int]]] = {}
+    groups: dict[str | None, list[tuple[int, ...]]] = {}
     for index, tokens in ids.items():
         groups.setdefault(prompts[index].system, []).append(tokens)
     return {

@@ -11,6 +11,7 @@ from eagle3_viz.metrics import has_loop
 
 LONGEST_PERIOD = 40  # tokens
 REPEATS = 3
+SHORTEST_LOOP = 32  # tokens in all: "1,000,000" and a row of dashes are no loops
 SHINGLE_WORDS = 5
 NEAR_DUPLICATE = 0.5  # Jaccard similarity of shingles from which two prompts count as one
 
@@ -21,7 +22,7 @@ def loop_cut(tokens: Sequence[int]) -> int | None:
     """How many of `tokens` to keep when they end in a loop: up to the end of its first round.
 
     None when they end in no loop. A loop is a block of at most LONGEST_PERIOD tokens that stands
-    there REPEATS times; the shortest such block counts.
+    there REPEATS times or more, SHORTEST_LOOP tokens in all; the shortest such block counts.
     """
     if not has_loop(tokens, LONGEST_PERIOD, REPEATS):
         return None
@@ -29,7 +30,7 @@ def loop_cut(tokens: Sequence[int]) -> int | None:
     begin = len(tokens) - REPEATS * period
     while begin > 0 and tokens[begin - 1] == tokens[begin - 1 + period]:
         begin -= 1
-    return begin + period
+    return begin + period if len(tokens) - begin >= SHORTEST_LOOP else None
 
 
 class NearDuplicates:

@@ -32,7 +32,7 @@ TOP_K = 60
 MAX_QUESTION_TOKENS = 192
 
 _MARKER = "QuestionGoesHere"
-_SENTENCE_END = re.compile(r"[.?!:](?=\s|$)|\n")
+_SENTENCE_END = re.compile(r"(?<!\d)[.?!:](?=\s|$)|\n")  # "4." opens a list item
 
 
 @dataclass(frozen=True)
