@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,12 +84,12 @@ def _conversation(line: bytes, place: str, vocab_size: int) -> Conversation:
     ids, start = record.get("ids"), record.get("response_start")
     if not isinstance(ids, list) or not all(_whole(i) and 0 <= i < vocab_size for i in ids):
         raise DataError(f"{place}: ids must be a list of token ids below {vocab_size}")
-    if not _whole(start) or not 0 < start < len(ids):
+    if not isinstance(start, int) or not 0 < start < len(ids):
         raise DataError(
             f"{place}: response_start must lie inside the {len(ids)} ids; found {str(start)[:20]!r}"
         )
     temperature = record.get("temperature", 0.0)
-    if not isinstance(temperature, int | float) or not 0 <= temperature < float("inf"):
+    if not isinstance(temperature, int | float) or not 0 <= temperature < math.inf:
         raise DataError(f"{place}: temperature must be a number from 0 upwards")
     texts = {key: str(record.get(key, "unknown"))[:40] for key in ("domain", "finish")}
     return Conversation(tuple(ids), start, texts["domain"], float(temperature), texts["finish"])

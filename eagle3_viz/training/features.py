@@ -73,12 +73,14 @@ def extract(
     *,
     target_name: str,
     seed: int = 0,
+    share: tuple[int, int] = (0, 1),
     report: Report = lambda done, total: None,
-) -> FeatureStore:
+) -> None:
     """Run `target` over all conversations, shuffled by `seed`, into shards in `folder`.
 
-    Every shard is a random sample, so the first few are a smaller training set. Raises DataError
-    when `folder` holds features of something else, or the target a text longer than its context.
+    Every shard is a random sample, so the first few are a smaller training set. share (i, n) makes
+    every n-th shard, the i-th of n processes. Raises DataError when `folder` holds features of
+    something else, or when a text is longer than the target's context.
     """
     longest = max((len(c.ids) for c in conversations), default=0)
     if not 0 < longest <= target.context_limit:
@@ -98,13 +100,16 @@ def extract(
     _claim(folder, manifest)
     order = list(range(len(conversations)))
     random.Random(seed).shuffle(order)
-    for first in range(0, len(order), SHARD_SIZE):
-        path = _shard_path(folder, first // SHARD_SIZE)
+    shards = [order[first : first + SHARD_SIZE] for first in range(0, len(order), SHARD_SIZE)]
+    mine = range(share[0], len(shards), share[1])
+    total = sum(len(shards[index]) for index in mine)
+    done = 0
+    for index in mine:
+        path = _shard_path(folder, index)
         if not path.exists():
-            chosen = [conversations[i] for i in order[first : first + SHARD_SIZE]]
-            _write_shard(target, chosen, path)
-        report(min(first + SHARD_SIZE, len(order)), len(order))
-    return FeatureStore(folder)
+            _write_shard(target, [conversations[i] for i in shards[index]], path)
+        done += len(shards[index])
+        report(done, total)
 
 
 class FeatureStore:
@@ -113,7 +118,7 @@ class FeatureStore:
     def __init__(self, folder: Path) -> None:
         """Raises DataError when `folder` holds no features."""
         self.manifest = read_manifest(folder)
-        self._shards = []
+        self._shards: list[_Shard] = []
         self._places: list[tuple[int, int]] = []
         while (path := _shard_path(folder, len(self._shards))).exists():
             shard = _Shard(path)
@@ -133,6 +138,11 @@ class FeatureStore:
         """(tokens, response_start) of each example."""
         return [pair for shard in self._shards for pair in shard.lengths()]
 
+    def domain(self, index: int) -> str:
+        """Domain of an example, without reading it."""
+        shard, place = self._places[index]
+        return self._shards[shard].domains[place]
+
     @property
     def complete(self) -> bool:
         """Whether all conversations of the manifest are there."""
@@ -144,7 +154,7 @@ class _Shard:
         self._file = safe_open(path, framework="pt")
         self._starts: list[int] = self._file.get_tensor("starts").tolist()
         self._responses: list[int] = self._file.get_tensor("response_starts").tolist()
-        self._domains: list[str] = json.loads(self._file.metadata()["domains"])
+        self.domains: list[str] = json.loads(self._file.metadata()["domains"])
 
     def __len__(self) -> int:
         return len(self._responses)
@@ -164,7 +174,7 @@ class _Shard:
             hidden=parts["hidden"],
             top=parts["top"].long(),
             response_start=self._responses[index],
-            domain=self._domains[index],
+            domain=self.domains[index],
         )
 
 

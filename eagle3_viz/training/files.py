@@ -11,6 +11,11 @@ def write_atomically(path: Path, content: bytes) -> None:
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    flush(partial)
     partial.replace(path)
+
+
+def flush(path: Path) -> None:
+    """Wait until the contents of `path` are on the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

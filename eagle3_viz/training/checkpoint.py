@@ -1,0 +1,66 @@
+"""State of an unfinished training job: one file, replaced whole, from which it goes on exactly."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from eagle3_viz.training.conversations import DataError
+from eagle3_viz.training.files import flush
+
+FILE = "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is: optimizer steps, response tokens passed, seconds, place in the data."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    epoch: int = 0
+    micro_batch: int = 0
+
+
+def save_checkpoint(
+    folder: Path, progress: Progress, job: dict[str, Any], state: dict[str, torch.Tensor]
+) -> None:
+    """Replace the checkpoint of `folder`; `job` (plain JSON values) says what it belongs to."""
+    partial = folder / (FILE + ".partial")
+    record = {"progress": json.dumps(asdict(progress)), "job": json.dumps(job, sort_keys=True)}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+    save_file(tensors, partial, record)
+    flush(partial)
+    partial.replace(folder / FILE)
+
+
+def load_checkpoint(
+    folder: Path, job: dict[str, Any]
+) -> tuple[Progress, dict[str, torch.Tensor]] | None:
+    """The state to go on from, None where there is none.
+
+    Raises DataError for a damaged file and for one that belongs to another job than `job`.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            record = file.metadata() or {}
+            progress = Progress(**json.loads(record["progress"]))
+            found = json.loads(record["job"])
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} is damaged or of another version ({error})") from None
+    wanted = json.loads(json.dumps(job))
+    differing = sorted(key for key in wanted | found if wanted.get(key) != found.get(key))
+    if differing:
+        shown = "; ".join(f"{k} was {found.get(k)!r}, now {wanted.get(k)!r}" for k in differing)
+        raise DataError(f"{path} belongs to another job: {shown[:400]}. Train into another folder")
+    return progress, state
