@@ -1,6 +1,7 @@
 """The target: a transformers causal LM that verifies a token tree in one forward.
 
-All contact with transformers' modelling code is here and in `kv_cache.py`, `attention.py`.
+All contact with transformers' modelling code is here and in `kv_cache.py`, `slot_cache.py`,
+`attention.py`.
 """
 
 from __future__ import annotations
