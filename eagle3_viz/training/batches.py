@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from eagle3_viz.training.features import Example
 
+Source = Literal["taps", "hidden"]
 SHORTEST = 3  # tokens of a conversation with one prediction: feature, token fed, token predicted
 
 
@@ -40,7 +41,7 @@ class Batch:
     token i + 2 + s (MATH.md 3). The last two tokens of a conversation have nothing to predict, so
     they are no positions.
 
-    taps        [N, K * d].
+    features    [N, F], what the draft reads of the target: its taps, or its final states.
     tokens      int64 [U], all tokens of the conversations.
     fed         int64 [S, N], row of `tokens` fed at step s: token i + 1 + s (or the last one).
     positions   int64 [N], place in the conversation.
@@ -52,7 +53,7 @@ class Batch:
     domains     domain of each span.
     """
 
-    taps: torch.Tensor
+    features: torch.Tensor
     tokens: torch.Tensor
     fed: torch.Tensor
     positions: torch.Tensor
@@ -74,14 +75,14 @@ class Batch:
         return replace(self, **moved)
 
 
-def pack(examples: Sequence[Example], steps: int) -> Batch:
+def pack(examples: Sequence[Example], steps: int, source: Source = "taps") -> Batch:
     """One batch of `examples` for `steps` unroll steps.
 
     The first anchor is the last prompt token: the first draft of an answer is made when the
     target has written the answer's first token. Examples without a prediction are left out.
     """
     spans, fed, targets, valid = [], [], [], []
-    taps, hidden, tops = [], [], []
+    features, hidden, tops = [], [], []
     rows = positions = tokens = target_rows = 0
     kept = [e for e in examples if anchors_of(len(e.ids), e.response_start)]
     shift = torch.arange(steps)[:, None]
@@ -92,7 +93,7 @@ def pack(examples: Sequence[Example], steps: int) -> Batch:
         place = torch.arange(n - 2)
         fed.append(tokens + (place + 1 + shift).clamp(max=n - 1))
         anchors = place[span.anchor :]
-        taps.append(example.taps[: n - 2])
+        features.append((example.taps if source == "taps" else example.hidden)[: n - 2])
         hidden.append(example.hidden[start : n - 1])
         tops.append(example.top[start : n - 1])
         valid.append(anchors + 2 + shift < n)
@@ -100,7 +101,7 @@ def pack(examples: Sequence[Example], steps: int) -> Batch:
         positions, rows = positions + n - 2, rows + span.anchors
         tokens, target_rows = tokens + n, target_rows + n - 1 - start
     return Batch(
-        taps=torch.cat(taps),
+        features=torch.cat(features),
         tokens=torch.cat([e.ids for e in kept]),
         fed=torch.cat(fed, dim=1),
         positions=torch.cat([torch.arange(s.length) for s in spans]),

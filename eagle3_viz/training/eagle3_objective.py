@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import rms_norm
 
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
-from eagle3_viz.training.batches import Batch
+from eagle3_viz.training.batches import Batch, Source
 from eagle3_viz.training.losses import restricted_distribution, soft_cross_entropy
 from eagle3_viz.training.objective import Outcome
 from eagle3_viz.training.unroll import unroll
@@ -36,8 +36,9 @@ class Eagle3Objective:
         target_head: torch.Tensor,  # [V, H], the target's
         scale: torch.Tensor,  # float32 [K * d]
         steps: int,
+        source: Source = "taps",
     ) -> None:
-        self.steps, self.architecture = steps, weights.architecture
+        self.steps, self.source, self.architecture = steps, source, weights.architecture
         self.vocabulary = DraftVocabulary.from_d2t(weights.d2t, weights.architecture.vocab_size)
         self._embeddings, self._scale = embeddings, scale.to(embeddings)
         self._target_rows = target_head[self.vocabulary.ids].contiguous()
@@ -62,6 +63,7 @@ class Eagle3Objective:
         return {
             "objective": "eagle3" if self.steps > 1 else "eagle3-no-ttt",
             "unroll": self.steps,
+            "source": self.source,
             "architecture": asdict(self.architecture),
             "vocabulary": hashlib.sha256(self.vocabulary.ids.numpy().tobytes()).hexdigest(),
         }
@@ -75,9 +77,8 @@ class Eagle3Objective:
         """The weighted loss of `batch`, unrolled for as many steps as it was packed for."""
         arch: Eagle3Architecture = self.architecture
         steps = len(batch.valid)
-        outputs = unroll(
-            arch, tensors, self._embeddings, batch.taps.to(self._scale) / self._scale, batch, steps
-        )
+        features = batch.features.to(self._scale) / self._scale
+        outputs = unroll(arch, tensors, self._embeddings, features, batch, steps)
         stacked = torch.cat(outputs)
         read = rms_norm(stacked, (arch.hidden_size,), tensors[NORM], arch.rms_norm_eps)
         p = restricted_distribution(batch.hidden.to(self._target_rows), self._target_rows)

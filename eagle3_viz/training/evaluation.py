@@ -33,7 +33,7 @@ def accuracy_by_domain(
     counts = torch.zeros(2, len(domains), steps, dtype=torch.float64)
     batches = epoch_batches(lengths, BATCH_TOKENS, seed=0, epoch=0)
     for chosen in batches[accelerator.process_index :: accelerator.num_processes]:
-        batch = pack([store[i] for i in chosen], steps).to(accelerator.device)
+        batch = pack([store[i] for i in chosen], steps, objective.source).to(accelerator.device)
         outcome = objective.outcome(tensors, batch, None)
         for span, domain in zip(batch.spans, batch.domains, strict=True):
             rows = slice(span.row, span.row + span.anchors)

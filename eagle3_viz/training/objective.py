@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from eagle3_viz.training.batches import Batch
+from eagle3_viz.training.batches import Batch, Source
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Objective(Protocol):
     """A draft in training. Tensors are held in float32 and handed back in the compute format."""
 
     steps: int  # unroll steps of a training batch
+    source: Source  # what batches hold as features
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Trained tensors by name, float32."""

@@ -193,7 +193,9 @@ class Trainer:
     def _micro_batch(self, place: _Place) -> torch.Tensor:
         """Forward and backward of one micro-batch; its sums (see `_Window`)."""
         examples = [self._store[i] for i in place.chosen]
-        batch = pack(examples, self._objective.steps).to(self._accelerator.device)
+        batch = pack(examples, self._objective.steps, self._objective.source).to(
+            self._accelerator.device
+        )
         noise = torch.Generator().manual_seed(
             (self._config.seed * 1_000_003 + place.epoch) * 1_000_003 + place.index
         )
