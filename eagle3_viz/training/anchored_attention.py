@@ -8,7 +8,8 @@ merged log-sum-exp: with them its probabilities are the merged ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,11 +25,14 @@ def anchored_attention(
     own_values: Sequence[torch.Tensor],
     spans: Sequence[Span],
     masks: Sequence[torch.Tensor],  # of `block_masks`
+    kernel: Kernel | None = None,  # None: the device's
 ) -> torch.Tensor:
     """Output [R, H, hd]: anchor i sees the true positions up to i of its own conversation and its
     own guesses, nothing else."""
+    if kernel is None:
+        kernel = FUSED if query.device.type == "cpu" else EXPLICIT
     inputs = (query, keys, values, *own_keys, *own_values)
-    result: torch.Tensor = _AnchoredAttention.apply(spans, masks, *inputs)
+    result: torch.Tensor = _AnchoredAttention.apply(kernel, spans, masks, *inputs)
     return result
 
 
@@ -48,13 +52,17 @@ def block_masks(
 class _AnchoredAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, spans: Sequence[Span], masks: Sequence[torch.Tensor], *inputs: torch.Tensor
+        ctx: Any,
+        kernel: Kernel,
+        spans: Sequence[Span],
+        masks: Sequence[torch.Tensor],
+        *inputs: torch.Tensor,
     ) -> torch.Tensor:
         query, keys, values = inputs[:3]
         guesses = (len(inputs) - 3) // 2
         own_keys, own_values = inputs[3 : 3 + guesses], inputs[3 + guesses :]
         parts = [
-            _block(*_block_inputs(query, keys, values, span), mask)
+            kernel.forward(*_block_inputs(query, keys, values, span), mask)
             for span, mask in zip(spans, masks, strict=True)
         ]
         out = torch.cat([_unfold(out, query) for out, _ in parts])
@@ -62,7 +70,7 @@ class _AnchoredAttention(torch.autograd.Function):
         if guesses:
             scores = [_own_scores(query, key) for key in own_keys]
             out, lse = _merge(out, lse, scores, own_values)
-        ctx.spans, ctx.masks, ctx.guesses = spans, masks, guesses
+        ctx.kernel, ctx.spans, ctx.masks, ctx.guesses = kernel, spans, masks, guesses
         ctx.save_for_backward(out, lse, *inputs)
         return out
 
@@ -77,17 +85,17 @@ class _AnchoredAttention(torch.autograd.Function):
             rows, true = _rows(span), _positions(span)
             folded = _block_inputs(query, keys, values, span)
             merged = (_fold(grad[rows], keys), _fold(out[rows], keys), _fold(lse[rows], keys))
-            found = _block_backward(*merged, *folded, mask)
+            found = ctx.kernel.backward(*merged, *folded, mask)
             grad_query[rows] = _unfold(found[0], query)
             grad_keys[true] = found[1][0].transpose(0, 1)
             grad_values[true] = found[2][0].transpose(0, 1)
         own_grads = _guesses_backward(grad, out, lse, query, own_keys, own_values, grad_query)
-        return None, None, grad_query, grad_keys, grad_values, *own_grads
+        return None, None, None, grad_query, grad_keys, grad_values, *own_grads
 
 
 def _merge(
     out: torch.Tensor,  # [R, H, hd], of the block
-    lse: torch.Tensor,  # [R, H, 1], float32
+    lse: torch.Tensor,  # [R, H, 1], wide
     scores: list[torch.Tensor],  # [R, H, 1], of each guess
     own_values: Sequence[torch.Tensor],  # [R, KV, hd]
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -108,7 +116,7 @@ def _guesses_backward(
     grad_query: torch.Tensor,  # [R, H, hd], added to
 ) -> list[torch.Tensor]:
     """Gradients of the guesses' keys, then of their values."""
-    wide, scale = grad.float(), query.shape[-1] ** -0.5
+    wide, scale = _wide(grad), query.shape[-1] ** -0.5
     expected = (wide * out).sum(-1, keepdim=True)
     key_grads, value_grads = [], []
     for key, value in zip(own_keys, own_values, strict=True):
@@ -121,8 +129,8 @@ def _guesses_backward(
 
 
 def _own_scores(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-    """Scaled scores [R, H, 1], float32, of each anchor's query [R, H, hd] and one guess."""
-    products = query.float() * _per_query(key, query)
+    """Scaled scores [R, H, 1], wide, of each anchor's query [R, H, hd] and one guess."""
+    products = _wide(query) * _per_query(key, query)
     return products.sum(-1, keepdim=True) * query.shape[-1] ** -0.5
 
 
@@ -172,40 +180,76 @@ def _unfold(folded: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
     return shaped.permute(2, 0, 1, 3).reshape(-1, heads, width)
 
 
-def _block(
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """x in the format of scores and their sums: float32, or its own where that is wider."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Masked attention of one conversation: G heads share a key head, t = G * r query rows.
+
+    forward   of queries [1, KV, t, hd], keys and values [1, KV, n, hd] and a mask [t, n]: output
+              [1, KV, t, hd] and log-sum-exp [1, KV, t], wide.
+    backward  of the output's gradient, an output [1, KV, t, hd], its log-sum-exp [1, KV, t, 1] and
+              the inputs of forward: gradients of queries, keys and values. More keys than these
+              may have gone into output and log-sum-exp.
+    """
+
+    forward: Callable[..., tuple[torch.Tensor, torch.Tensor]]
+    backward: Callable[..., tuple[torch.Tensor, ...]]
+
+
+def _fused_forward(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Output [1, KV, t, hd] and log-sum-exp [1, KV, t], float32, of masked attention."""
-    if query.device.type == "cpu":
-        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        out, lse = kernel(query, keys, values, attn_mask=mask)
-        return out, lse
-    scores = _scores(query, keys, mask)
-    lse = scores.logsumexp(-1, keepdim=True)
-    return ((scores - lse).exp().to(values.dtype) @ values), lse[..., 0]
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out, lse = kernel(query, keys, values, attn_mask=mask)
+    return out, lse
 
 
-def _block_backward(
+def _fused_backward(
     grad: torch.Tensor,
     out: torch.Tensor,
-    lse: torch.Tensor,  # [1, KV, t, 1]
+    lse: torch.Tensor,
     query: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
     mask: torch.Tensor,
 ) -> tuple[torch.Tensor, ...]:
-    """Gradients of query, keys and values, with the probabilities that `lse` normalises."""
-    if query.device.type == "cpu":
-        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-        saved = (grad, query, keys, values, out, lse[..., 0])
-        found: tuple[torch.Tensor, ...] = kernel(*saved, 0.0, False, attn_mask=mask)
-        return found
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    saved = (grad, query, keys, values, out, lse[..., 0])
+    found: tuple[torch.Tensor, ...] = kernel(*saved, 0.0, False, attn_mask=mask)
+    return found
+
+
+def _explicit_forward(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    scores = _scores(query, keys, mask)
+    lse = scores.logsumexp(-1, keepdim=True)
+    return (scores - lse).exp().to(values.dtype) @ values, lse[..., 0]
+
+
+def _explicit_backward(
+    grad: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor,
+) -> tuple[torch.Tensor, ...]:
     weights = (_scores(query, keys, mask) - lse).exp()
-    expected = (grad.float() * out).sum(-1, keepdim=True)
-    slopes = weights * ((grad @ values.mT).float() - expected) * query.shape[-1] ** -0.5
+    expected = (_wide(grad) * out).sum(-1, keepdim=True)
+    slopes = weights * (_wide(grad @ values.mT) - expected) * query.shape[-1] ** -0.5
     slopes = slopes.to(query.dtype)
     return slopes @ keys, slopes.mT @ query, weights.to(grad.dtype).mT @ grad
 
 
 def _scores(query: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    return (query @ keys.mT).float() * query.shape[-1] ** -0.5 + mask
+    return _wide(query @ keys.mT) * query.shape[-1] ** -0.5 + mask
+
+
+FUSED = Kernel(_fused_forward, _fused_backward)  # of CPUs
+EXPLICIT = Kernel(_explicit_forward, _explicit_backward)  # anywhere

@@ -40,8 +40,14 @@ def restricted_distribution(
     p = torch.empty(len(hidden), len(head), dtype=hidden.dtype, device=hidden.device)
     for first in range(0, len(hidden), CHUNK):
         part = slice(first, first + CHUNK)
-        p[part] = linear(hidden[part], head).softmax(-1, dtype=torch.float32)
+        logits = linear(hidden[part], head)
+        p[part] = logits.softmax(-1, dtype=_wide(logits))
     return p
+
+
+def _wide(logits: torch.Tensor) -> torch.dtype:
+    """Probabilities are formed in float32 at least."""
+    return torch.promote_types(logits.dtype, torch.float32)
 
 
 class _SoftCrossEntropy(torch.autograd.Function):
@@ -61,7 +67,7 @@ class _SoftCrossEntropy(torch.autograd.Function):
         for first in range(0, len(kept), CHUNK):
             part = slice(first, first + CHUNK)
             logits = linear(read[part], head)
-            log_q = logits.log_softmax(-1, dtype=torch.float32)
+            log_q = logits.log_softmax(-1, dtype=_wide(logits))
             wanted = p[rows[kept[part]]]
             losses[kept[part]] = -(log_q * wanted).sum(-1)
             tops[kept[part]] = log_q.max(-1).indices
