@@ -12,31 +12,34 @@ from eagle3_viz.target import TargetModel
 from tests.tiny_models import tiny_target
 
 TEMPLATE = (
-    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
 )
-SPECIAL = ("<|unknown|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
-END = 1
+NO_SYSTEM = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+    + TEMPLATE
+)
+SPECIAL = ("<|end|>", "<|tool|>")
+END = 0
 LETTERS = string.ascii_letters + string.digits + string.punctuation + " \n"
 VOCABULARY_SIZE = len(SPECIAL) + len(LETTERS)
 
 
 def chat_tokenizer(template: str | None = TEMPLATE) -> PreTrainedTokenizerFast:
     words = {word: i for i, word in enumerate((*SPECIAL, *LETTERS))}
-    backend = Tokenizer(models.WordLevel(words, SPECIAL[0]))
+    backend = Tokenizer(models.WordLevel(words, "?"))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     backend.decoder = decoders.Fuse()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend,
-        unk_token=SPECIAL[0],
         eos_token=SPECIAL[END],
-        extra_special_tokens=list(SPECIAL[2:]),
+        extra_special_tokens=list(SPECIAL[1:]),
     )
     tokenizer.chat_template = template
     return tokenizer
 
 
-def chat_target(seed: int = 0, template: str | None = TEMPLATE) -> TargetModel:
+def chat_target(seed: int = 2, template: str | None = TEMPLATE) -> TargetModel:
     """A tiny llama over these characters; it knows nothing and ends its texts now and then."""
     return tiny_target(
         seed=seed,

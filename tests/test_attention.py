@@ -87,6 +87,27 @@ def test_softcapped_scores_are_squashed_before_the_mask(heads, kv_heads, masked)
     assert not torch.allclose(found.double(), uncapped.transpose(1, 2), atol=1e-2)
 
 
+@pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
+@pytest.mark.parametrize("softcap", [None, 1.5])
+def test_one_token_of_many_texts_sees_what_its_own_text_shows(heads, kv_heads, softcap) -> None:
+    visible = torch.rand(3, 1, 9, generator=torch.Generator().manual_seed(1)) < 0.5
+    visible[:, :, 0] = True
+    texts = [states(heads, kv_heads, 1, 9, size) for size in (8, 8, 8)]
+    for row, parts in enumerate(texts):
+        for part in parts:
+            part += 0.1 * row
+    query, key, value = (torch.cat(parts) for parts in zip(*texts, strict=True))
+    mask = additive_mask(visible, heads // kv_heads, torch.float32)
+    assert mask.shape == (3, 1, heads // kv_heads, 9)
+    attend = AttentionInterface()[NAME]
+    found, _ = attend(SimpleNamespace(), query, key, value, mask, scaling=0.4, softcap=softcap)
+    for row, (q, k, v) in enumerate(texts):
+        expected = reference(q, k, v, visible[row], 0.4, softcap).transpose(1, 2)
+        assert torch.allclose(found[row : row + 1].double(), expected, atol=1e-5)
+    fused = grouped_attention(query, key, value, mask, 0.4).transpose(1, 2)
+    assert torch.allclose(found, fused, atol=1e-5) is (softcap is None)
+
+
 def test_transformers_finds_the_attention_under_its_name() -> None:
     query, key, value = states(4, 2, 5, 5)
     found, _ = AttentionInterface()[NAME](SimpleNamespace(), query, key, value, None, scaling=0.5)

@@ -106,13 +106,13 @@ def test_top_k_draws_from_the_k_most_likely_tokens_of_the_stock_model() -> None:
 def test_what_a_slot_computes_is_the_same_to_the_bit_whatever_the_others_do() -> None:
     target, text = shared_target(), random_ids(10, 4)
     rows = []
-    for slot, seed in ((0, 1), (2, 2), (4, 3)):
-        cache = target.slot_cache(5, 24)
-        for other in {*range(5)} - {slot}:
+    for slot, seed in ((0, 1), (5, 2), (7, 3)):
+        cache = target.slot_cache(8, 32)
+        for other in {*range(8)} - {slot}:
             target.fill_slot(cache, other, random_ids(3 * other + seed, seed + other))
         target.fill_slot(cache, slot, text)
-        ids = torch.tensor(random_ids(5, seed))
-        positions = torch.tensor([3 * other + seed for other in range(5)])
+        ids = torch.tensor(random_ids(8, seed))
+        positions = torch.tensor([3 * other + seed for other in range(8)])
         ids[slot], positions[slot] = 7, len(text)
         rows.append(target.step_slots(cache, ids, positions)[slot])
     expected, _ = stock_forward(shared_stock(), [*text, 7])

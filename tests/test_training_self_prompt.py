@@ -12,17 +12,13 @@ from eagle3_viz.training.conversations import DataError
 from eagle3_viz.training.generate import Completion
 from eagle3_viz.training.openers import OPENERS
 from eagle3_viz.training.self_prompt import SYSTEMS, SelfPrompter, open_turns
-from tests.chat_tokenizer import END, TEMPLATE, chat_tokenizer
+from tests.chat_tokenizer import END, NO_SYSTEM, TEMPLATE, chat_tokenizer
 
 SYSTEM_IN_USER_TURN = (
     "{% if messages[0]['role'] == 'system' %}{% set s = messages[0]['content'] + ' ' %}"
     "{% set messages = messages[1:] %}{% else %}{% set s = '' %}{% endif %}"
     "{% for m in messages %}[INST] {{ (s if loop.first else '') + m['content'] }} [/INST]"
     "{% endfor %}"
-)
-NO_SYSTEM = (
-    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
-    + TEMPLATE
 )
 IGNORES_SYSTEM = TEMPLATE.replace("{% for m in messages %}", "{% for m in messages[-1:] %}")
 
@@ -92,7 +88,7 @@ def test_a_request_opens_a_users_turn_with_the_first_words_of_its_domain() -> No
         temperatures[request.sampling.temperature] += 1
         used[prefix] += 1
     assert {*temperatures} == {0.7, 0.8, 0.9, 1.0}
-    assert used["<|user|>"] == pytest.approx(105, abs=30)  # the template's own system prompt
+    assert used["[user]"] == pytest.approx(105, abs=30)  # the template's own system prompt
     assert {*used} == prefixes
 
 
@@ -126,4 +122,4 @@ def test_what_is_no_question_is_none() -> None:
     assert finished("<|end|>") is None
     assert finished(" \n<|end|>") is None
     assert finished(" a a a a", "loop") is None
-    assert finished(" who<|user|>are you<|end|>") is None
+    assert finished(" who<|tool|>are you<|end|>") is None

@@ -23,6 +23,8 @@ from eagle3_viz.training.filters import loop_cut
 Finish = Literal["eos", "len", "loop"]
 FINISHES = get_args(Finish)
 
+ROW_MULTIPLE = 8  # a float32 product of 5 rows on a CPU rounds the fifth another way than the first
+LOOP_INTERVAL = 8  # tokens between two looks for a loop; at every token they cost 4 % of a step
 MAX_PREFIXES = 64  # shared beginnings whose keys and values are kept
 
 
@@ -77,11 +79,12 @@ class _Text:
         self.tokens.append(token)
         if token in ends:
             return self._completion(len(self.tokens), "eos")
-        if cut := loop_cut(self.tokens):
-            return self._completion(cut, "loop")
-        if len(self.tokens) == self.request.max_new_tokens:
-            return self._completion(len(self.tokens), "len")
-        return None
+        full = len(self.tokens) == self.request.max_new_tokens
+        if full or len(self.tokens) % LOOP_INTERVAL == 0:
+            cut = loop_cut(self.tokens)
+            if cut is not None:
+                return self._completion(cut, "loop")
+        return self._completion(len(self.tokens), "len") if full else None
 
     def _completion(self, kept: int, finish: Finish) -> Completion:
         return Completion(self.request.index, tuple(self.tokens[:kept]), finish)
@@ -102,9 +105,11 @@ def generate(
     ends: ids that end a text. Raises ValueError for a request that does not fit.
     """
     waiting = iter(requests)
-    cache = target.slot_cache(slots, capacity)
+    rows = -(-slots // ROW_MULTIPLE) * ROW_MULTIPLE
+    cache = target.slot_cache(rows, capacity)
     filler = _Filler(target, cache)
     texts: list[_Text | None] = [filler.next_text(slot, waiting) for slot in range(slots)]
+    texts += [None] * (rows - slots)
     while any(texts):
         ids = torch.tensor([text.next_id if text else 0 for text in texts])
         positions = torch.tensor([text.position if text else 0 for text in texts])
@@ -154,7 +159,7 @@ class _Filler:
 
 @torch.inference_mode()
 def _choose(logits: torch.Tensor, texts: Sequence[_Text | None]) -> list[int]:
-    """The next token of each text from logits [slots, V]; slots without a text give any."""
+    """The next token of each text from logits [rows, V]; rows without a text give any."""
     rows_by_sampling: dict[Sampling, list[int]] = {}
     for row, text in enumerate(texts):
         if text and text.request.sampling.temperature > 0:
