@@ -38,7 +38,8 @@ class Eagle3Objective:
         steps: int,
         source: Source = "taps",
     ) -> None:
-        self.steps, self.source, self.architecture = steps, source, weights.architecture
+        self.steps, self.evaluation_steps, self.source = steps, steps + 1, source
+        self.architecture = weights.architecture
         self.vocabulary = DraftVocabulary.from_d2t(weights.d2t, weights.architecture.vocab_size)
         self._embeddings, self._scale = embeddings, scale.to(embeddings)
         self._target_rows = target_head[self.vocabulary.ids].contiguous()
@@ -77,7 +78,8 @@ class Eagle3Objective:
         """The weighted loss of `batch`, unrolled for as many steps as it was packed for."""
         arch: Eagle3Architecture = self.architecture
         steps = len(batch.valid)
-        features = batch.features.to(self._scale) / self._scale
+        copies = len(self._scale) // batch.features.shape[1]  # one tap in place of several
+        features = batch.features.repeat(1, copies).to(self._scale) / self._scale
         outputs = unroll(arch, tensors, self._embeddings, features, batch, steps)
         stacked = torch.cat(outputs)
         read = rms_norm(stacked, (arch.hidden_size,), tensors[NORM], arch.rms_norm_eps)

@@ -25,9 +25,9 @@ def accuracy_by_domain(
 ) -> dict[str, tuple[float, ...]]:
     """Accuracy by unroll step, for `ALL` and each domain; tokens outside the draft count as wrong.
 
-    One step more than is trained unless `steps` says otherwise; teacher-forced.
+    As many steps as the objective evaluates unless `steps` says otherwise; teacher-forced.
     """
-    steps = objective.steps + 1 if steps is None else steps
+    steps = objective.evaluation_steps if steps is None else steps
     lengths = store.lengths()
     domains = sorted({store.domain(i) for i in range(len(store))})
     counts = torch.zeros(2, len(domains), steps, dtype=torch.float64)

@@ -31,6 +31,7 @@ class Objective(Protocol):
     """A draft in training. Tensors are held in float32 and handed back in the compute format."""
 
     steps: int  # unroll steps of a training batch
+    evaluation_steps: int  # of held-out text: one more where the draft can go on from its outputs
     source: Source  # what batches hold as features
 
     def parameters(self) -> dict[str, torch.Tensor]:

@@ -154,7 +154,7 @@ class Trainer:
         return self.progress.tokens >= self._config.tokens
 
     def evaluate(self) -> dict[str, tuple[float, ...]]:
-        """Held-out accuracy by domain and unroll step, one step more than was trained."""
+        """Held-out accuracy by domain and unroll step, also of a step that was not trained."""
         if self._heldout is None:
             return {}
         found = accuracy_by_domain(
