@@ -12,7 +12,6 @@ import torch
 from eagle3_viz.training.features import Example
 
 Source = Literal["taps", "hidden"]
-SHORTEST = 3  # tokens of a conversation with one prediction: feature, token fed, token predicted
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,8 @@ def pack(examples: Sequence[Example], steps: int, source: Source = "taps") -> Ba
 
 
 def anchors_of(tokens: int, response_start: int) -> int:
-    """Anchors of a conversation; 0 when it is too short for one prediction."""
-    return max(0, tokens - 2 - (response_start - 1)) if tokens >= SHORTEST else 0
+    """Anchors of a conversation: its response tokens but the first, which prefill decides."""
+    return max(0, tokens - response_start - 1)
 
 
 def epoch_batches(
