@@ -6,20 +6,14 @@ import json
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from eagle3_viz.chat import encode_chat
-from eagle3_viz.cli.main import main
 from eagle3_viz.presets import load_presets
 from eagle3_viz.target import TargetModel
 from eagle3_viz.training import data as data_module
@@ -28,7 +22,7 @@ from eagle3_viz.training.data import Outcome, Progress, make_data
 from eagle3_viz.training.filters import is_held_out
 from eagle3_viz.training.openers import OPENERS
 from eagle3_viz.training.prompts import Prompt
-from tests.chat_tokenizer import END, NO_SYSTEM, VOCABULARY_SIZE, chat_target, save_chat_target
+from tests.chat_tokenizer import END, NO_SYSTEM, VOCABULARY_SIZE, chat_target
 from tests.tiny_models import stock_forward, stock_model
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -304,108 +298,3 @@ def test_two_jobs_cannot_write_to_one_folder(tmp_path: Path) -> None:
             make(tmp_path, asked(8))
 
     make(tmp_path, asked(8), report=second)
-
-
-# The command
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    save_chat_target(folder)
-    return folder
-
-
-def command(model: Path, out: Path, *more: str) -> list[str]:
-    options = ("--target", str(model), "--dtype", "float32", "--device", "cpu", "--out", str(out))
-    return ["train", "data", *options, "--batch", "4", "--max-length", "200", *more]
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def started(argv: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "eagle3_viz", *argv],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # a test run in the background of a shell hands down an ignored SIGINT
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-
-
-def lines_in(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def test_a_killed_process_loses_nothing_and_doubles_nothing(
-    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    count = ("--count", "42", "--holdout", "0.2")
-    assert main(command(model_folder, tmp_path / "whole", *count)) == 0
-    shown = capsys.readouterr().out
-    killed = tmp_path / "killed"
-    process = started(command(model_folder, killed, *count))
-    wait_for(lambda: lines_in(killed / "answers.journal") >= 3, process)
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    assert not (killed / "train.jsonl").exists()
-    assert main(command(model_folder, killed, *count)) == 0
-    assert results(killed) == results(tmp_path / "whole")
-    assert capsys.readouterr().out == shown
-    answers = [json.loads(line) for line in (killed / "answers.journal").read_text().splitlines()]
-    assert len({answer["index"] for answer in answers}) == len(answers)
-
-
-def test_ctrl_c_says_how_to_go_on(model_folder: Path, tmp_path: Path) -> None:
-    process = started(command(model_folder, tmp_path, "--count", "5000"))
-    wait_for(lambda: lines_in(tmp_path / "questions.journal") >= 1, process)
-    process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=60)
-    assert process.returncode == 130, error
-    assert out == ""
-    assert "the same command goes on from there" in error
-    assert "Traceback" not in error
-
-
-def test_the_command_answers_prompt_files_and_says_what_came_of_it(
-    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prompts = tmp_path / "p.jsonl"
-    records = [{"prompt": p.text, "domain": p.domain} for p in [*asked(9), asked(1)[0]]]
-    prompts.write_text("".join(json.dumps(record) + "\n" for record in records))
-    out = tmp_path / "out"
-    assert main(command(model_folder, out, "--prompts", str(prompts), "--holdout", "0")) == 0
-    shown = capsys.readouterr()
-    found = conversations(out, "train.jsonl")
-    assert f"{len(found)} conversations" in shown.out
-    assert "1 near-duplicates" in shown.out
-    for domain in {c.domain for c in found}:
-        tokens = sum(c.response_tokens for c in found if c.domain == domain)
-        assert f"{domain} {tokens}" in shown.out
-    assert "Answers: 9 of 9" in shown.err
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--prompts", "gone.jsonl"], "gone.jsonl cannot be read"),
-        (["--pair", "no-such-pair"], "no-such-pair"),
-    ],
-)
-def test_what_cannot_work_is_one_sentence(
-    more: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", "data", "--out", str(tmp_path / "out"), *more]) == 1
-    error = capsys.readouterr().err
-    assert said in error
-    assert "Traceback" not in error
