@@ -6,7 +6,12 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from eagle3_viz.training.losses import CHUNK, restricted_distribution, soft_cross_entropy
+from eagle3_viz.training.losses import (
+    CHUNK,
+    TargetDistribution,
+    restricted_distribution,
+    soft_cross_entropy,
+)
 
 WIDTH, WORDS = 12, 17
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
@@ -128,3 +133,50 @@ def test_p_is_the_softmax_over_all_tokens_restricted_and_renormalised(rows: int)
     narrow = restricted_distribution(hidden.float(), head[kept].float())
     assert narrow.dtype == torch.float32
     torch.testing.assert_close(narrow.double(), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, CHUNK + 1])
+def test_a_head_that_does_not_learn_gets_no_gradient_and_stores_nothing_of_its_size(
+    rows: int,
+) -> None:
+    hidden, head, *rest = inputs(rows)
+    loss, _, _ = soft_cross_entropy(hidden, head.detach(), *rest)
+    kept = int((rest[-1] > 0).sum())
+    assert [tuple(t.shape) for t in loss.grad_fn.saved_tensors] == [  # type: ignore[union-attr]
+        *((kept, WIDTH), (kept, WIDTH), (WORDS, WIDTH), (kept,)),
+    ]
+    (found,) = torch.autograd.grad(3 * loss, hidden)
+    (wanted,) = torch.autograd.grad(3 * definition(hidden, head, *rest), hidden)
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_a_head_learns_from_states_that_do_not() -> None:
+    hidden, head, *rest = inputs(CHUNK + 1)
+    loss, _, _ = soft_cross_entropy(hidden.detach(), head, *rest)
+    (found,) = torch.autograd.grad(loss, head)
+    (wanted,) = torch.autograd.grad(definition(hidden, head, *rest), head)
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_p_made_row_by_row_is_the_table() -> None:
+    hidden, head, _, rows, weights = inputs(2 * CHUNK + 3)
+    states = torch.randn(
+        CHUNK + 3, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(5)
+    )
+    words = head.detach().flip(0)
+    table = restricted_distribution(states, words)
+    made = TargetDistribution(states, words)
+    torch.testing.assert_close(made[rows], table[rows], rtol=1e-12, atol=0)
+    kept = (rows % len(states), weights)
+    ours = soft_cross_entropy(hidden, head, made, *kept)
+    reference = soft_cross_entropy(hidden, head, table, *kept)
+    for a, b in zip(ours, reference, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=0)
+
+
+def test_measuring_alone_gives_the_same_numbers() -> None:
+    given = inputs(CHUNK + 5)
+    learning = soft_cross_entropy(*given)
+    with torch.no_grad():
+        measured = soft_cross_entropy(*given)
+    assert all(torch.equal(a, b) for a, b in zip(learning, measured, strict=True))
