@@ -86,7 +86,8 @@ class Eagle3Objective:
         p = restricted_distribution(batch.hidden.to(self._target_rows), self._target_rows)
         wanted = self._draft_ids[batch.top][batch.targets]
         counted = batch.valid & (wanted >= 0)
-        decay = STEP_DECAY ** torch.arange(steps, device=wanted.device, dtype=torch.float32)
+        wide = torch.promote_types(read.dtype, torch.float32)
+        decay = STEP_DECAY ** torch.arange(steps, device=wanted.device, dtype=wide)
         weights = (counted * decay[:, None]).flatten()
         loss, _, tops = soft_cross_entropy(read, tensors[HEAD], p, batch.targets.flatten(), weights)
         correct = counted & (tops.view_as(wanted) == wanted)

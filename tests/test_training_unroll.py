@@ -1,0 +1,236 @@
+"""The training-time test sees what MATH.md 3 lets it see, and computes what decoding computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn.functional import linear, rms_norm
+
+from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.training.batches import Batch, pack
+from eagle3_viz.training.eagle3_objective import STEP_DECAY, Eagle3Objective
+from eagle3_viz.training.features import Example
+from eagle3_viz.training.unroll import unroll
+from tests.tiny_models import VOCABULARY, shared_target, tiny_architecture, tiny_weights
+
+STEPS = 3
+SIZES = ((8, 3), (5, 2), (5, 4), (7, 1))  # tokens and response start; the third has no anchor
+
+
+def scale(seed: int = 8) -> torch.Tensor:
+    """Standard deviations as uneven as those of real taps."""
+    width = 3 * shared_target().hidden_size
+    return torch.randn(width, generator=torch.Generator().manual_seed(seed)).exp()
+
+
+def objective(dtype: torch.dtype = torch.float32) -> Eagle3Objective:
+    target = shared_target()
+    embeddings, head = target.embedding.detach().to(dtype), target.head.detach().to(dtype)
+    weights = tiny_weights(tiny_architecture(target), seed=5)
+    return Eagle3Objective(weights, embeddings, head, scale(), STEPS)
+
+
+def example(tokens: int, start: int, seed: int) -> Example:
+    """Random features and targets; every fourth arg-max lies outside the draft's vocabulary."""
+    generator = torch.Generator().manual_seed(seed)
+    inside = objective().vocabulary
+    outside = torch.arange(VOCABULARY)[~inside.t2d]
+    top = inside.ids[torch.randint(len(inside), (tokens,), generator=generator)]
+    top[start + 1 :: 4] = outside[seed]
+    top[:start] = -1
+    width = shared_target().hidden_size
+    return Example(
+        ids=torch.randint(VOCABULARY, (tokens,), generator=generator),
+        taps=torch.randn(tokens, 3 * width, generator=generator) * scale(),
+        hidden=torch.randn(tokens, width, generator=generator),
+        top=top,
+        response_start=start,
+        domain="d",
+    )
+
+
+EXAMPLES = [example(*size, seed) for seed, size in enumerate(SIZES)]
+Place = tuple[int, int, int]  # conversation, anchor, step
+
+
+def places() -> list[list[Place]]:
+    """Of each step: the anchors in the order of a batch's rows."""
+    return [
+        [
+            (c, i, step)
+            for c, (tokens, start) in enumerate(SIZES)
+            for i in range(start - 1, tokens - 2)
+        ]
+        for step in range(STEPS)
+    ]
+
+
+@torch.no_grad()
+def losses(trained: Eagle3Objective, examples: list[Example]) -> dict[Place, float]:
+    """The loss of each (anchor, step) that has one, alone."""
+    batch, found = pack(examples, STEPS), {}
+    inside = trained.vocabulary.t2d
+    for step, anchors in enumerate(places()):
+        for row, (c, i, _) in enumerate(anchors):
+            predicted = i + 2 + step
+            if predicted < SIZES[c][0] and inside[EXAMPLES[c].top[predicted - 1]]:
+                only = torch.zeros_like(batch.valid)
+                only[step, row] = True
+                masked = replace(batch, valid=only)
+                loss = trained.outcome(trained.parameters(), masked, None).loss
+                found[c, i, step] = float(loss)
+    return found
+
+
+def may_see(kind: str, place: int, anchor: int, step: int) -> bool:
+    """MATH.md 3 for an input of the anchor's own conversation."""
+    if kind == "feature":  # true features end at the anchor, at every step
+        return place <= anchor
+    if kind == "token":  # position j is fed token j + 1, a guess the token one further on
+        return 1 <= place <= anchor + 1 + step
+    return place == anchor + 1 + step  # the distribution for the token after the one it was fed
+
+
+def perturbed(e: Example, kind: str, place: int) -> Example:
+    generator = torch.Generator().manual_seed(100 + place)
+    if kind == "token":
+        ids = e.ids.clone()
+        ids[place] = (ids[place] + 1 + place) % VOCABULARY
+        return replace(e, ids=ids)
+    name = {"feature": "taps", "target": "hidden"}[kind]
+    rows = getattr(e, name).clone()
+    rows[place] = rows[place].std() * torch.randn(rows[place].shape, generator=generator)
+    return replace(e, **{name: rows})
+
+
+@pytest.mark.parametrize("kind", ["feature", "token", "target"])
+def test_an_input_changes_the_losses_that_may_see_it_and_no_bit_of_the_others(kind: str) -> None:
+    trained = objective()
+    before = losses(trained, EXAMPLES)
+    assert {step for _, _, step in before} == set(range(STEPS))
+    for c, (tokens, _) in enumerate(SIZES):
+        for place in range(tokens):
+            examples = [*EXAMPLES]
+            examples[c] = perturbed(EXAMPLES[c], kind, place)
+            after = losses(trained, examples)
+            changed = {key for key in before if after[key] != before[key]}
+            assert changed == {
+                key for key in before if key[0] == c and may_see(kind, place, *key[1:])
+            }
+
+
+def logits_by_step(trained: Eagle3Objective, batch: Batch) -> list[torch.Tensor]:
+    """[R, DV] of each step."""
+    arch, tensors = trained.architecture, trained.parameters()
+    features = batch.features / scale()
+    outputs = unroll(arch, tensors, shared_target().embedding.detach(), features, batch, STEPS)
+    return [
+        linear(
+            rms_norm(out, (arch.hidden_size,), tensors["norm.weight"], arch.rms_norm_eps),
+            tensors["lm_head.weight"],
+        )
+        for out in outputs
+    ]
+
+
+def draft_text(trained: Eagle3Objective, seed: int, tokens: int) -> list[int]:
+    """Tokens that the draft can be fed, all from its vocabulary."""
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randint(len(trained.vocabulary), (tokens,), generator=generator)
+    return trained.vocabulary.ids[chosen].tolist()
+
+
+@torch.no_grad()
+def read_by_target(ids: list[int], start: int) -> Example:
+    target = shared_target()
+    taps, hidden = target.read(torch.tensor([ids]))
+    top = (hidden[0] @ target.head.T).argmax(-1)
+    return Example(torch.tensor(ids), taps[0].clone(), hidden[0].clone(), top, start, "d")
+
+
+def decoded_chain(draft: Eagle3Draft, e: Example, anchor: int) -> Iterator[torch.Tensor]:
+    """Logits [DV] of the chain that decoding drafts from `anchor`, fed the text's own tokens."""
+    draft.reset()
+    draft.extend(e.taps[: anchor + 1], e.ids[1 : anchor + 2].tolist())
+    yield draft.root_logits()
+    for token in e.ids[anchor + 2 :]:
+        (draft_id,) = (draft.target_ids == token).nonzero()[0]
+        yield draft.step(draft_id[None], torch.tensor([0]))[0]
+
+
+@torch.inference_mode()
+def test_every_anchor_computes_what_decoding_computes_from_there() -> None:
+    trained = objective()
+    examples = [
+        read_by_target(draft_text(trained, seed, tokens), start)
+        for seed, (tokens, start) in enumerate([(14, 4), (5, 1), (21, 15)])
+    ]
+    batch = pack(examples, STEPS)
+    unrolled = logits_by_step(trained, batch)
+    draft = Eagle3Draft(trained.weights(), shared_target())  # fc reads raw taps again
+    compared = 0
+    for span, e in zip(batch.spans, examples, strict=True):
+        for anchor in range(e.response_start - 1, len(e.ids) - 2):
+            row = span.row + anchor - span.anchor
+            chain = decoded_chain(draft, e, anchor)
+            for step, expected in zip(range(STEPS), chain, strict=False):
+                if anchor + 2 + step < len(e.ids):
+                    error = (unrolled[step][row] - expected).norm() / expected.norm()
+                    assert error < 1e-5
+                    compared += 1
+    assert compared == sum(int(batch.valid[step].sum()) for step in range(STEPS)) > 40
+
+
+def test_the_loss_is_the_decayed_cross_entropy_of_what_is_in_the_vocabulary() -> None:
+    trained, expected = objective(), 0.0
+    batch = pack(EXAMPLES, STEPS)
+    kept = trained.vocabulary.ids
+    head, correct = shared_target().head.detach(), 0
+    for step, (anchors, logits) in enumerate(
+        zip(places(), logits_by_step(trained, batch), strict=True)
+    ):
+        for (c, i, _), row in zip(anchors, logits, strict=True):
+            e, source = EXAMPLES[c], i + 1 + step
+            if source + 1 < len(e.ids) and e.top[source] in kept:
+                p = (e.hidden[source] @ head.T).softmax(-1)[kept]
+                cross = -(p / p.sum() * row.log_softmax(-1)).sum()
+                expected += STEP_DECAY**step * float(cross)
+                correct += int(kept[row.argmax()] == e.top[source])
+    found = trained.outcome(trained.parameters(), batch, None)
+    assert float(found.loss) == pytest.approx(expected, rel=1e-5)
+    assert found.mean == pytest.approx(expected / len(batch.anchors), rel=1e-5)
+    assert int(found.correct.sum()) == correct
+    assert torch.equal(found.valid, batch.valid)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    trained = objective(torch.float64)
+    names = list(trained.parameters())
+    copies = [t.double().requires_grad_() for t in trained.parameters().values()]
+    examples = [replace(e, taps=e.taps.double(), hidden=e.hidden.double()) for e in EXAMPLES]
+    batch = pack(examples, STEPS)
+
+    def loss(*tensors: torch.Tensor) -> torch.Tensor:
+        return trained.outcome(dict(zip(names, tensors, strict=True)), batch, None).loss
+
+    assert torch.autograd.gradcheck(loss, copies, fast_mode=True, rtol=1e-6, atol=1e-7)
+
+
+def test_the_state_that_is_fed_back_carries_gradient_of_its_own_anchor_alone() -> None:
+    trained, batch = objective(), pack(EXAMPLES, STEPS)
+    tensors = {name: t.clone().requires_grad_() for name, t in trained.parameters().items()}
+    embeddings = shared_target().embedding.detach()
+    features = batch.features / scale()
+    first, second, _ = unroll(trained.architecture, tensors, embeddings, features, batch, STEPS)
+    for row in range(len(batch.anchors)):
+        (slopes,) = torch.autograd.grad(second[row].square().sum(), first, retain_graph=True)
+        assert slopes.any(dim=1).nonzero().tolist() == [[row]]
+    layer = tensors["layers.0.mlp.down_proj.weight"]
+    loss = second.square().sum()
+    (whole,) = torch.autograd.grad(loss, layer, retain_graph=True)
+    (slopes,) = torch.autograd.grad(loss, first, retain_graph=True)
+    (through_state,) = torch.autograd.grad(first, layer, slopes)
+    assert through_state.norm() > 0.1 * whole.norm()  # what cutting the state would lose
