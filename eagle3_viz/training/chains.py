@@ -1,50 +1,85 @@
 """Chains drafted from every anchor of a packed batch at once (MATH.md 3).
 
-The step loop that all drafts share which read the target and then their own outputs: what an anchor
-sees, where its keys stand, what is fed back. What happens inside a step is the draft's own layer.
+Drafts that read the target and then their own outputs share the loop over steps and the Llama layer:
+what an anchor sees, where its keys stand, what is fed back. How token and feature become queries,
+keys and values is each draft's own.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 import torch
+from torch.nn.functional import linear, rms_norm, silu
 
+from eagle3_viz.drafts.architecture import Eagle3Architecture
+from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture
 from eagle3_viz.training.anchored_attention import anchored_attention, block_masks
 from eagle3_viz.training.batches import Batch
 
+LAYER = "layers.0."
 Heads = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # queries, keys, values [m, heads, hd]
 
 
-class ChainLayer(Protocol):
-    """A draft of one layer on one batch: H query heads, KV key heads, width d, R anchors."""
+class ChainLayer(ABC):
+    """A draft's one Llama layer at work on one batch of R anchors; width d, H heads.
 
-    @property
-    def groups(self) -> int:
-        """Query heads that share a key head."""
+    tensors: named as `tensor_shapes` of the architecture, in any floating format.
+    """
 
-    @property
-    def rope(self) -> tuple[int, float]:
-        """Head dimension and base of the rotary embedding."""
+    def __init__(
+        self, arch: Eagle3Architecture | Eagle1Architecture, tensors: Mapping[str, torch.Tensor]
+    ) -> None:
+        self.arch = arch
+        self._tensors = tensors
+        self._gate_up = torch.cat([self.weight("mlp.gate_proj"), self.weight("mlp.up_proj")])
 
+    @abstractmethod
     def read(self) -> tuple[torch.Tensor, Heads]:
-        """Step 0 at true features: residual [R, d], q of anchors, k and v of all N positions."""
+        """Step 0 at true features: residual [R, d], q of anchors, k and v of all positions."""
 
+    @abstractmethod
     def feed(self, step: int, output: torch.Tensor) -> tuple[torch.Tensor, Heads]:
-        """A later step: the outputs [R, d] before it as features; residual and q, k, v of anchors.
+        """A later step, the outputs [R, d] before it as features: residual and q, k, v of anchors.
 
-        The token is row `batch.fed[step]` of the anchor.
+        The token is the one that `batch.fed[step]` names for the anchor.
         """
 
     def finish(self, residual: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """Output [R, d] from the residual and what attention [R, H, hd] gives."""
+        """Output [R, d] from the residual and the attention [R, H, hd]."""
+        state = residual + linear(attended.flatten(1), self.weight("self_attn.o_proj"))
+        inner = linear(self.norm(state, "post_attention_layernorm"), self._gate_up)
+        gate, up = inner.chunk(2, dim=-1)
+        return state + linear(silu(gate) * up, self.weight("mlp.down_proj"))
+
+    def projections(self) -> torch.Tensor:
+        """The rows of q, k and v in one matrix."""
+        return torch.cat([self.weight(f"self_attn.{name}_proj") for name in "qkv"])
+
+    def heads(self, x: torch.Tensor) -> torch.Tensor:
+        """[m, heads * hd] by head."""
+        return x.view(len(x), -1, self.arch.head_dim)
+
+    def split(self, x: torch.Tensor) -> Heads:
+        """q, k and v of rows that `projections` made."""
+        kv = self.arch.num_kv_heads
+        q, k, v = self.heads(x).split([self.arch.num_heads, kv, kv], dim=1)
+        return q, k, v
+
+    def norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        return rms_norm(x, (x.shape[-1],), self.weight(name), self.arch.rms_norm_eps)
+
+    def weight(self, name: str) -> torch.Tensor:
+        return self._tensors[f"{LAYER}{name}.weight"]
 
 
 def draft_chains(layer: ChainLayer, batch: Batch, steps: int) -> list[torch.Tensor]:
     """Outputs [R, d] of every anchor of `batch` at each of `steps` steps, with gradient."""
     residual, (q, k, v) = layer.read()
-    cos, sin = _rope(*layer.rope, batch, steps, residual.dtype)
-    masks = block_masks(batch.spans, layer.groups, residual.dtype, residual.device)
+    arch, dtype = layer.arch, residual.dtype
+    cos, sin = _rope(arch.head_dim, arch.rope_theta, batch, steps, dtype)
+    masks = block_masks(batch.spans, arch.num_heads // arch.num_kv_heads, dtype, residual.device)
     keys, values = _rotate(k, cos[batch.positions], sin[batch.positions]), v
     outputs: list[torch.Tensor] = []
     guesses: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
