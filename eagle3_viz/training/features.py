@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from eagle3_viz.target import TargetModel
 from eagle3_viz.training.conversations import Conversation, DataError, fingerprint
-from eagle3_viz.training.files import write_atomically
+from eagle3_viz.training.files import flush, write_atomically
 
 SHARD_SIZE = 256  # conversations
 BATCH_TOKENS = 2048  # of one target forward, padding included
@@ -116,7 +116,7 @@ class FeatureStore:
     """Random access to the examples of the shards that are there; tensors are memory-mapped."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises DataError when `folder` holds no features."""
+        """Raises DataError when `folder` holds no features or a damaged shard."""
         self.manifest = read_manifest(folder)
         self._shards: list[_Shard] = []
         self._places: list[tuple[int, int]] = []
@@ -151,10 +151,15 @@ class FeatureStore:
 
 class _Shard:
     def __init__(self, path: Path) -> None:
-        self._file = safe_open(path, framework="pt")
-        self._starts: list[int] = self._file.get_tensor("starts").tolist()
-        self._responses: list[int] = self._file.get_tensor("response_starts").tolist()
-        self.domains: list[str] = json.loads(self._file.metadata()["domains"])
+        try:
+            self._file = safe_open(path, framework="pt")
+            self._starts: list[int] = self._file.get_tensor("starts").tolist()
+            self._responses: list[int] = self._file.get_tensor("response_starts").tolist()
+            self.domains: list[str] = json.loads(self._file.metadata()["domains"])
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{path} is damaged or of another version ({error}); delete it and make it again"
+            ) from None
 
     def __len__(self) -> int:
         return len(self._responses)
@@ -226,6 +231,7 @@ def _write_shard(target: TargetModel, chosen: list[Conversation], path: Path) ->
     }
     partial = path.with_suffix(".partial")
     save_file(tensors, partial, {"domains": json.dumps([c.domain for c in by_length])})
+    flush(partial)
     partial.replace(path)
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write beside `path`, flush to the disk, rename: a crash leaves the old file or the new."""
-    partial = path.with_name(path.name + ".partial")
+    # Processes of one job may write the same file at the same time.
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     with partial.open("wb") as file:
         file.write(content)
     flush(partial)

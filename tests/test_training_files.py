@@ -1,0 +1,52 @@
+"""Files are whole or not there, whoever else writes them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eagle3_viz.training.files import write_atomically
+
+ROOT = Path(__file__).resolve().parent.parent
+WRITER = """
+import sys
+from pathlib import Path
+from eagle3_viz.training.files import write_atomically
+for _ in range(200):
+    write_atomically(Path(sys.argv[1]), sys.argv[2].encode() * 5000)
+"""
+
+
+def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    for content in (b"first", b"", b"second"):
+        write_atomically(path, content)
+        assert path.read_bytes() == content
+        assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file.json"
+    write_atomically(path, b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+
+
+def test_processes_that_write_one_file_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    command = [sys.executable, "-c", WRITER, str(path)]
+    writers = [subprocess.Popen([*command, letter], cwd=ROOT) for letter in "ab"]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert path.read_bytes() in (b"a" * 5000, b"b" * 5000)
