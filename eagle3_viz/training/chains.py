@@ -1,8 +1,8 @@
 """Chains drafted from every anchor of a packed batch at once (MATH.md 3).
 
-Drafts that read the target and then their own outputs share the loop over steps and the Llama layer:
-what an anchor sees, where its keys stand, what is fed back. How token and feature become queries,
-keys and values is each draft's own.
+Drafts that read the target and then their own outputs share the loop over steps and the Llama
+layer: what an anchor sees, where its keys stand, what is fed back. How token and feature become
+queries, keys and values is each draft's own.
 """
 
 from __future__ import annotations
