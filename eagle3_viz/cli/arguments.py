@@ -52,7 +52,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
             args.config = decode_config(args)
         except ValueError as error:
             decode.error(str(error))
-        args.argv = ("eagle3_viz", *argv)
+    args.argv = ("eagle3_viz", *argv)
     return args
 
 

@@ -53,3 +53,14 @@ def share(value: str) -> float:
     if not 0 <= found <= 1:
         raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, found {value!r}")
     return found
+
+
+def rate(value: str) -> float:
+    """A number above 0."""
+    try:
+        found = float(value)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {value!r}")
+    return found

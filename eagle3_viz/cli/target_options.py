@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from typing import TextIO
 
 import torch
 
 from eagle3_viz.cli.failure import Failure
 from eagle3_viz.cli.progress import reporting
 from eagle3_viz.pair_specs import EMBEDDED, find_spec
-from eagle3_viz.pairs import load_pair
-from eagle3_viz.target import TargetModel
+from eagle3_viz.pairs import LoadedPair, load_pair
+from eagle3_viz.trace import ModelSource
 
 
-def load_target(args: argparse.Namespace) -> tuple[TargetModel, str]:
-    """The target of `train_arguments.add_target`'s options, and a name that tells it from others.
+def load_target(args: argparse.Namespace, stream: TextIO) -> LoadedPair:
+    """The target of `train_arguments.add_target`'s options, without a draft; progress on `stream`.
 
     Raises Failure or PairError.
     """
     if args.device and args.device.startswith("cuda") and not torch.cuda.is_available():
         raise Failure(f"--device {args.device}: torch finds no CUDA device here, use --device cpu")
     location = args.target or (find_spec(args.pair).target if args.pair else EMBEDDED)
-    with reporting(sys.stderr) as progress:
-        pair = load_pair(
+    with reporting(stream) as progress:
+        return load_pair(
             target=location,
             dtype=getattr(torch, args.dtype) if args.dtype else None,
             device=torch.device(args.device) if args.device else None,
             progress=progress,
             trust_remote_code=args.trust_remote_code,
         )
-    source = pair.target_source
-    version = source.revision or source.sha256[:16]
-    return pair.target, f"{source.name} {version}".strip()
+
+
+def target_version(source: ModelSource) -> str:
+    """A name that tells the target from others and from other versions of itself."""
+    return f"{source.name} {source.revision or source.sha256[:16]}".strip()

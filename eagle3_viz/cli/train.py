@@ -17,4 +17,10 @@ def _data(args: argparse.Namespace) -> int:
     return data(args)
 
 
-COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"data": _data}
+def _draft(args: argparse.Namespace) -> int:
+    from eagle3_viz.cli.train_draft import draft
+
+    return draft(args)
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"data": _data, "draft": _draft}

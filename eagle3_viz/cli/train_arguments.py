@@ -6,12 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from eagle3_viz.cli.option_types import DTYPES, device, seed, share, whole_number
+from eagle3_viz.cli.option_types import DTYPES, device, rate, seed, share, whole_number
 from eagle3_viz.pair_specs import KNOWN_PAIRS
 
 MAX_COUNT = 10_000_000
 MAX_BATCH = 4096
 MAX_LENGTH = 32_768
+MAX_VOCABULARY = 1_000_000
+MAX_TOKENS = 10**12
+MAX_BATCH_TOKENS = 1_000_000
+OBJECTIVES = ("eagle3", "eagle3-no-ttt", "eagle1")
 
 
 def add_train(commands: Any) -> None:
@@ -19,6 +23,7 @@ def add_train(commands: Any) -> None:
     train = commands.add_parser("train", help="make a draft for a target")
     steps = train.add_subparsers(dest="train_command", required=True, metavar="STEP")
     _add_data(steps)
+    _add_draft(steps)
 
 
 _DATA = (
@@ -67,6 +72,127 @@ def _add_data(steps: Any) -> None:
         metavar="SHARE",
         help="share of the prompts kept apart for evaluation; default: 0.02",
     )
+
+
+_DRAFT = (
+    "Train an EAGLE draft on conversations that the target wrote. The target's features are "
+    "computed once and kept; the draft is published in FOLDER/draft at every checkpoint. Stopped "
+    "or killed, the same command goes on from the last checkpoint."
+)
+
+
+def _add_draft(steps: Any) -> None:
+    parser = steps.add_parser("draft", help="train an EAGLE draft", description=_DRAFT)
+    _add_text(parser)
+    kind = parser.add_argument_group("what to train")
+    kind.add_argument("--objective", choices=OBJECTIVES, default="eagle3", help="default: eagle3")
+    kind.add_argument(
+        "--taps",
+        choices=("three", "top"),
+        default="three",
+        help="what EAGLE-3 reads: three taps, or the final state in place of each (default: three)",
+    )
+    kind.add_argument(
+        "--vocabulary",
+        type=whole_number(1, MAX_VOCABULARY),
+        default=8192,
+        metavar="N",
+        help="tokens the draft can propose; default: 8192",
+    )
+    kind.add_argument(
+        "--unroll",
+        type=whole_number(1, 16),
+        default=4,
+        metavar="N",
+        help="steps of the training-time test; default: 4",
+    )
+    kind.add_argument(
+        "--start", type=Path, metavar="FOLDER", help="a draft to go on from (default: fresh)"
+    )
+    add_target(parser)
+    _add_optimizer(parser)
+
+
+def _add_text(parser: argparse.ArgumentParser) -> None:
+    """Where the text comes from and where everything goes."""
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where it goes")
+    text = parser.add_argument_group("text")
+    text.add_argument(
+        "--data", type=Path, nargs="+", required=True, metavar="FILE", help="files of `train data`"
+    )
+    text.add_argument(
+        "--heldout", type=Path, nargs="+", default=[], metavar="FILE", help="text to score on"
+    )
+    text.add_argument(
+        "--conversations",
+        type=whole_number(1, MAX_COUNT),
+        metavar="N",
+        help="train on a random sample of so many (default: all)",
+    )
+    text.add_argument(
+        "--features",
+        type=Path,
+        metavar="FOLDER",
+        help="the target's features of this text, to share between jobs (default: in --out)",
+    )
+    text.add_argument(
+        "--licence", default="other", metavar="SPDX", help="for the model card; default: other"
+    )
+
+
+def _add_optimizer(parser: argparse.ArgumentParser) -> None:
+    job = parser.add_argument_group("training (tokens are response tokens, every pass counted)")
+    job.add_argument(
+        "--tokens",
+        type=whole_number(1, MAX_TOKENS),
+        default=3_000_000,
+        metavar="N",
+        help="to pass in all; may be raised before the rate falls; default: 3000000",
+    )
+    job.add_argument(
+        "--batch-tokens",
+        type=whole_number(1, MAX_BATCH_TOKENS),
+        default=384,
+        metavar="N",
+        help="of a micro-batch; default: 384",
+    )
+    job.add_argument(
+        "--micro-batches",
+        type=whole_number(1, MAX_BATCH),
+        default=2,
+        metavar="N",
+        help="of an optimizer step, shared out over the processes; default: 2",
+    )
+    job.add_argument("--learning-rate", type=rate, default=2e-3, help="peak; default: 0.002")
+    job.add_argument(
+        "--warmup", type=whole_number(0, MAX_COUNT), default=40, metavar="STEPS", help="default: 40"
+    )
+    job.add_argument(
+        "--decay",
+        type=share,
+        default=0.3,
+        metavar="SHARE",
+        help="last share of the tokens, over which the rate falls to zero; default: 0.3",
+    )
+    job.add_argument("--seed", type=seed, default=0, help="of weights and order; default: 0")
+    job.add_argument(
+        "--processes",
+        type=whole_number(1, 1024),
+        metavar="N",
+        help="default: one a GPU, on a CPU as many as share the micro-batches, one a core",
+    )
+    job.add_argument(
+        "--checkpoint-minutes", type=rate, default=10.0, metavar="N", help="default: 10"
+    )
+    job.add_argument(
+        "--evaluate",
+        type=whole_number(0, MAX_TOKENS),
+        default=500_000,
+        metavar="N",
+        help="tokens between two scores on the held-out text, 0 for one at the end; "
+        "default: 500000",
+    )
+    job.add_argument("--watch", action="store_true", help="show the whole state, not one line")
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from eagle3_viz.cli.failure import Failure, as_failure
-from eagle3_viz.cli.target_options import load_target
+from eagle3_viz.cli.target_options import load_target, target_version
 from eagle3_viz.cli.terminal import aligned, one_line
 from eagle3_viz.embedded import PairError
 from eagle3_viz.training.conversations import DataError
@@ -35,13 +35,13 @@ def data(args: argparse.Namespace) -> int:
         prompts = read_prompts(args.prompts, args.count) if args.prompts else None
         if args.out.exists() and not args.out.is_dir():
             raise Failure(f"--out needs a folder, {args.out} is a file: name another place")
-        target, target_name = load_target(args)
+        pair = load_target(args, sys.stderr)
         try:
             with reporting_pace(sys.stderr) as report:
                 outcome = make_data(
-                    target,
+                    pair.target,
                     args.out,
-                    target_name=target_name,
+                    target_name=target_version(pair.target_source),
                     count=args.count or USUAL_COUNT,
                     prompts=prompts,
                     seed=args.seed,

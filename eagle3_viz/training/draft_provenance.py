@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from eagle3_viz.provenance import git_commit, versions
 
+PROVENANCE = "provenance.json"  # beside the weights of every published draft
+MAX_BYTES = 1 << 20
 Objective = Literal["eagle1", "eagle3", "eagle3-no-ttt", "independent"]
 
 
@@ -63,3 +66,13 @@ class Provenance:
     def to_json(self) -> str:
         """Raises ValueError or TypeError for a value that JSON has no form for, such as NaN."""
         return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
+
+
+def passes_of(folder: Path) -> int:
+    """Response tokens that a draft and what it was started from have been passed; 0 if unknown."""
+    try:
+        with (folder / PROVENANCE).open("rb") as file:
+            record = json.loads(file.read(MAX_BYTES))
+        return int(record["token_passes"]) + int(record["started_token_passes"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return 0

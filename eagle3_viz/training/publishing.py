@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PROVENANCE = "provenance.json"  # every published draft has one; nothing else is ever replaced
+from eagle3_viz.training.draft_provenance import PROVENANCE
 
 
 class PublishError(ValueError):

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from accelerate import Accelerator
 
-from eagle3_viz.training.batches import epoch_batches, pack
+from eagle3_viz.training.batches import anchors_of, epoch_batches, pack
 from eagle3_viz.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from eagle3_viz.training.conversations import DataError
 from eagle3_viz.training.evaluation import accuracy_by_domain
@@ -77,18 +77,24 @@ class _Place:
 class _Window:
     """One step over all processes.
 
-    sums  float64: loss, anchors, correct by unroll step, valid by unroll step, interruptions.
+    sums  float64: loss, anchors, correct by unroll step, valid by unroll step, and whether some
+          process wants a checkpoint and wants to stop.
     """
 
     sums: torch.Tensor
     seconds: float
+
+    @property
+    def row(self) -> torch.Tensor:
+        return torch.cat([self.sums, torch.tensor([self.seconds], dtype=torch.float64)])
 
 
 class Trainer:
     """Trains `objective` on `store` into `folder`.
 
     The same arguments give the same run whatever the number of processes, but for rounding; a
-    folder with a checkpoint is gone on with. Raises DataError when that belongs to another job.
+    folder with a checkpoint is gone on with. Raises DataError when that belongs to another job,
+    and when no conversation of `store` is long enough to predict a token.
     """
 
     def __init__(
@@ -111,36 +117,45 @@ class Trainer:
                 f"{config.micro_batches} micro-batches a step cannot be shared out over "
                 f"{accelerator.num_processes} processes"
             )
-        self.masters = Masters(objective, compute, config.clip_norm)
+        self.masters = Masters(objective, compute, config.clip_norm, accelerator)
         self._schedule = Schedule(
             config.learning_rate, config.warmup_steps, config.tokens, config.decay_share
         )
         self._lengths = store.lengths()
+        if not any(anchors_of(*pair) for pair in self._lengths):
+            raise DataError(
+                f"none of the {len(store)} conversations has a response of two tokens or more: "
+                "there is nothing to predict"
+            )
         self._job = self._identity()
         folder.mkdir(parents=True, exist_ok=True)
         self.progress = Progress()
+        self._window = deque[_Window](maxlen=WINDOW)
         if (found := load_checkpoint(folder, self._job)) is not None:
             self.progress, state = found
             self.masters.load(state)
-        self._main, self._norm = accelerator.is_main_process, 0.0
+            rows = state.get("window", torch.empty(0))
+            self._window.extend(_Window(row[:-1], float(row[-1])) for row in rows)
+        self._main, self._norm, self._rate = accelerator.is_main_process, 0.0, 0.0
         if self._main:
             self._log = TrainingLog(folder)
             self._log.truncate_after(self.progress.step)
 
     def run(self) -> Progress:
         """Train until the tokens are passed or somebody interrupts; both leave a checkpoint."""
-        config, window = self._config, deque[_Window](maxlen=WINDOW)
+        config, window = self._config, self._window
         stream = self._stream()
         saved = time.monotonic()
         with _interruption() as interrupted:
-            while self.progress.tokens < config.tokens:
-                window.append(self._step(stream, interrupted()))
-                stop = bool(window[-1].sums[-1])
+            while not self.finished:
+                due = self._main and time.monotonic() - saved > config.checkpoint_seconds
+                window.append(self._step(stream, interrupted(), due))
+                stop, due = bool(window[-1].sums[-1]), bool(window[-1].sums[-2])
                 if self.progress.step % config.log_steps == 0:
-                    self._log_row(window)
-                if self._crossed(config.evaluate_tokens, window[-1]):
+                    self._log_row()
+                if not self.finished and self._crossed(config.evaluate_tokens, window[-1]):
                     self.evaluate()
-                if stop or time.monotonic() - saved > config.checkpoint_seconds:
+                if stop or due:
                     self._save()
                     saved = time.monotonic()
                 if stop:
@@ -168,18 +183,18 @@ class Trainer:
                     self._listener.evaluation(row)
         return found
 
-    def _step(self, stream: Iterator[_Place], interrupted: bool) -> _Window:
+    def _step(self, stream: Iterator[_Place], interrupted: bool, due: bool) -> _Window:
         """One optimizer step over this process's share of the micro-batches."""
         started, accelerator = time.monotonic(), self._accelerator
-        sums = torch.zeros(2 * self._objective.steps + 3, dtype=torch.float64)
+        sums = torch.zeros(2 * self._objective.steps + 4, dtype=torch.float64)
         for index in range(self._config.micro_batches):
             place = next(stream)
             if index % accelerator.num_processes == accelerator.process_index:
                 sums += self._micro_batch(place)
-        sums[-1] = interrupted
+        sums[-2], sums[-1] = due, interrupted
         gradients, sums = self._reduce(self.masters.gradients(), sums)
-        rate = self._schedule.rate(self.progress.step, self.progress.tokens)
-        self._norm = self.masters.step(gradients, rate)
+        self._rate = self._schedule.rate(self.progress.step, self.progress.tokens)
+        self._norm = self.masters.step(gradients, self._rate)
         seconds = time.monotonic() - started
         self.progress = Progress(
             step=self.progress.step + 1,
@@ -206,7 +221,7 @@ class Trainer:
                 torch.tensor([outcome.mean * outcome.valid.shape[1], outcome.valid.shape[1]]),
                 outcome.correct.sum(1).cpu(),
                 outcome.valid.sum(1).cpu(),
-                torch.zeros(1),
+                torch.zeros(2),
             ]
         ).double()
 
@@ -231,17 +246,17 @@ class Trainer:
                 yield _Place(epoch, index, batches[index])
             epoch, first = epoch + 1, 0
 
-    def _log_row(self, window: deque[_Window]) -> None:
-        sums = torch.stack([step.sums for step in window]).sum(0)
-        correct, valid = sums[2:-1].chunk(2)
+    def _log_row(self) -> None:
+        sums = torch.stack([step.sums for step in self._window]).sum(0)
+        correct, valid = sums[2:-2].chunk(2)
         row = LogRow(
             step=self.progress.step,
             tokens=self.progress.tokens,
             seconds=self.progress.seconds,
             loss=float(sums[0] / sums[1]),
-            learning_rate=self._schedule.rate(self.progress.step, self.progress.tokens),
+            learning_rate=self._rate,
             gradient_norm=self._norm,
-            tokens_per_second=float(sums[1]) / sum(step.seconds for step in window),
+            tokens_per_second=float(sums[1]) / sum(step.seconds for step in self._window),
             accuracy=tuple((correct / valid).tolist()),
         )
         if self._main:
@@ -255,9 +270,12 @@ class Trainer:
         return bool(every) and self.progress.tokens // every > before // every
 
     def _save(self) -> None:
+        state = self.masters.state()
+        if self._window:
+            state["window"] = torch.stack([step.row for step in self._window])
         if not self._main:
             return
-        save_checkpoint(self._folder, self.progress, self._job, self.masters.state())
+        save_checkpoint(self._folder, self.progress, self._job, state)
         if self._listener:
             self._listener.checkpoint(self.progress)
 

@@ -1,0 +1,34 @@
+"""`train draft` and `train independent`: the processes of a job, before torch is loaded."""
+
+from __future__ import annotations
+
+import argparse
+
+from eagle3_viz.cli.failure import Failure, as_failure
+from eagle3_viz.training.processes import ChildFailed, cores, several
+
+
+def draft(args: argparse.Namespace) -> int:
+    """Run the options of `train draft` or `train independent`; returns the exit status."""
+    if args.out.exists() and not args.out.is_dir():
+        raise Failure(f"--out needs a folder, {args.out} is a file: name another place")
+    count = args.processes or _usual_processes(args.micro_batches)
+    if args.micro_batches % count:
+        raise Failure(
+            f"--micro-batches {args.micro_batches} cannot be shared out over {count} processes"
+        )
+    with as_failure(ChildFailed), several(count, args.argv[1:], args.out):
+        from eagle3_viz.cli.training_run import run
+
+        return run(args)
+
+
+def _usual_processes(micro_batches: int) -> int:
+    """As many as share the micro-batches evenly: one a GPU, on a CPU at most one a core.
+
+    Two processes of one thread each are faster and steadier than one of two threads.
+    """
+    import torch
+
+    places = torch.cuda.device_count() or cores()
+    return max(n for n in range(1, min(places, micro_batches) + 1) if micro_batches % n == 0)

@@ -1,0 +1,95 @@
+"""One command, several processes: the first starts the others as copies of itself.
+
+They find each other through the variables that torch and accelerate read, so a launcher that sets
+these (`accelerate launch`, `torchrun`) works as well and is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ENDING_SECONDS = 60.0  # for the others to end after the first has
+
+
+def launched() -> bool:
+    """Whether this process already is one of several, or was started by a launcher."""
+    return "RANK" in os.environ
+
+
+@contextmanager
+def several(count: int, argv: Sequence[str], logs: Path) -> Iterator[None]:
+    """Make this process the first of `count` for as long as the block runs.
+
+    The others run the program with `argv`; what they print goes to `logs`/process-N.log. Call it
+    before torch is imported: every process gets its share of the cores. Raises ChildFailed when
+    the block ends well and another process did not.
+    """
+    if count == 1 or launched():
+        yield
+        return
+    logs.mkdir(parents=True, exist_ok=True)
+    shared = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // count))),
+    }
+    others = [_start(rank, shared, argv, logs) for rank in range(1, count)]
+    os.environ.update(shared, RANK="0", LOCAL_RANK="0")
+    try:
+        yield
+        _expect_success(others, logs)
+    finally:
+        for process in others:
+            process.kill()
+
+
+class ChildFailed(RuntimeError):
+    """One of the processes ended with an error; the message names its log."""
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _start(
+    rank: int, shared: dict[str, str], argv: Sequence[str], logs: Path
+) -> subprocess.Popen[bytes]:
+    own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    with _log(logs, rank).open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "eagle3_viz", *argv],
+            env={**os.environ, **shared, **own},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def _expect_success(others: Sequence[subprocess.Popen[bytes]], logs: Path) -> None:
+    for rank, process in enumerate(others, start=1):
+        try:
+            status = process.wait(ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise ChildFailed(f"process {rank} did not end; see {_log(logs, rank)}") from None
+        if status:
+            raise ChildFailed(f"process {rank} ended with status {status}; see {_log(logs, rank)}")
+
+
+def _log(logs: Path, rank: int) -> Path:
+    return logs / f"process-{rank}.log"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
