@@ -61,6 +61,22 @@ def test_the_card_states_the_facts_of_the_provenance() -> None:
         assert fact in text
 
 
+@pytest.mark.parametrize(
+    ("objective", "told"),
+    [
+        ("eagle1", ("published EAGLE-1 layout", "published EAGLE code reads it", "SGLang")),
+        ("independent", ("`LlamaForCausalLM` as transformers saves it", "`assistant_model`")),
+    ],
+)
+def test_a_draft_that_this_program_does_not_run_names_those_that_do(
+    objective: Any, told: tuple[str, ...]
+) -> None:
+    text = card(objective=objective)
+    assert "In a program that reads its layout (below), with the target it was made for" in text
+    assert all(fact in text for fact in told)
+    assert "eagle3_viz decode" not in text
+
+
 def test_what_was_not_measured_has_no_section() -> None:
     text = card(accuracy=(), coverage={}, commit="")
     assert "Accuracy" not in text

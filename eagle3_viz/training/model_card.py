@@ -22,12 +22,13 @@ NAME_LIMIT = 100  # characters of a name that comes from a file
 
 @dataclass(frozen=True)
 class Kind:
-    """What the card says of every draft of one objective."""
+    """What the card says of every draft of one objective; decoded: this program runs it."""
 
     title: str
     what: str
     layout: str
     tag: str
+    decoded: bool
 
 
 _EAGLE3_LAYOUT = (
@@ -42,6 +43,7 @@ KINDS: Mapping[Objective, Kind] = {
         "outputs (training-time test).",
         _EAGLE3_LAYOUT,
         "eagle3",
+        decoded=True,
     ),
     "eagle3-no-ttt": Kind(
         "EAGLE-3 draft without training-time test",
@@ -50,6 +52,7 @@ KINDS: Mapping[Objective, Kind] = {
         "comparison.",
         _EAGLE3_LAYOUT,
         "eagle3",
+        decoded=True,
     ),
     "eagle1": Kind(
         "EAGLE-1 draft",
@@ -58,13 +61,16 @@ KINDS: Mapping[Objective, Kind] = {
         "The published EAGLE-1 layout: `fc`, `layers.*`. The published EAGLE code reads it; SGLang "
         "reads the same tensors under the architecture name `LlamaForCausalLMEagle`.",
         "eagle",
+        decoded=False,
     ),
     "independent": Kind(
         "Independent draft",
         "A small language model of its own with the target's tokens. It reads no hidden states of "
         "the target.",
-        "A `LlamaForCausalLM` as transformers saves it, for every engine that runs Llama models.",
+        "A `LlamaForCausalLM` as transformers saves it, for every engine that runs Llama models. "
+        "transformers drafts with it as the `assistant_model` of `generate`.",
         "draft-model",
+        decoded=False,
     ),
 }
 
@@ -78,7 +84,7 @@ def model_card(
         _head(provenance, kind, licence),
         f"# {kind.title} for {_code(provenance.target)}",
         f"{kind.what} The target verifies every token it proposes.",
-        _use(folder_name),
+        "## Use\n\n" + _use(kind, folder_name),
         "## Layout\n\n" + _layout(provenance, kind, tensors),
         "## Training\n\n" + _training(provenance),
         *([_accuracy(provenance.accuracy)] if provenance.accuracy else []),
@@ -95,12 +101,12 @@ def _head(provenance: Provenance, kind: Kind, licence: str) -> str:
     return f"---\nlicense: {licence}\nbase_model: {target}\ntags: {tags}\n---"
 
 
-def _use(folder_name: str) -> str:
+def _use(kind: Kind, folder_name: str) -> str:
+    terms = "the target it was made for, under the chat template it was trained on"
+    if not kind.decoded:
+        return f"In a program that reads its layout (below), with {terms}."
     place = shlex.quote(_plain(folder_name))
-    return (
-        "## Use\n\nWith the target it was made for, under the chat template it was trained on:\n\n"
-        f'    python -m eagle3_viz decode "Tell me a story." --draft {place}'
-    )
+    return f'With {terms}:\n\n    python -m eagle3_viz decode "Tell me a story." --draft {place}'
 
 
 def _layout(provenance: Provenance, kind: Kind, tensors: Mapping[str, torch.Tensor]) -> str:
