@@ -23,4 +23,8 @@ def _draft(args: argparse.Namespace) -> int:
     return draft(args)
 
 
-COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"data": _data, "draft": _draft}
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "data": _data,
+    "draft": _draft,
+    "independent": _draft,
+}

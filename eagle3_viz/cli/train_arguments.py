@@ -24,6 +24,7 @@ def add_train(commands: Any) -> None:
     steps = train.add_subparsers(dest="train_command", required=True, metavar="STEP")
     _add_data(steps)
     _add_draft(steps)
+    _add_independent(steps)
 
 
 _DATA = (
@@ -89,15 +90,15 @@ def _add_draft(steps: Any) -> None:
     kind.add_argument(
         "--taps",
         choices=("three", "top"),
-        default="three",
-        help="what EAGLE-3 reads: three taps, or the final state in place of each (default: three)",
+        help="what EAGLE-3 reads: three taps, or the final state in place of each "
+        "(default: three); EAGLE-1 reads the final state",
     )
     kind.add_argument(
         "--vocabulary",
         type=whole_number(1, MAX_VOCABULARY),
-        default=8192,
         metavar="N",
-        help="tokens the draft can propose; default: 8192",
+        help="tokens an EAGLE-3 draft can propose (default: 8192), or that EAGLE-1 is trained over "
+        "(default: all)",
     )
     kind.add_argument(
         "--unroll",
@@ -108,6 +109,28 @@ def _add_draft(steps: Any) -> None:
     )
     kind.add_argument(
         "--start", type=Path, metavar="FOLDER", help="a draft to go on from (default: fresh)"
+    )
+    add_target(parser)
+    _add_optimizer(parser)
+
+
+_INDEPENDENT = (
+    "Train a small language model on the same text, distilled from the target: the draft of plain "
+    "speculative decoding. It is saved as a transformers model in FOLDER/draft."
+)
+
+
+def _add_independent(steps: Any) -> None:
+    parser = steps.add_parser(
+        "independent", help="train a small language model as a draft", description=_INDEPENDENT
+    )
+    _add_text(parser)
+    size = parser.add_argument_group("size")
+    size.add_argument(
+        "--width", type=whole_number(1, 8192), default=192, metavar="N", help="default: 192"
+    )
+    size.add_argument(
+        "--layers", type=whole_number(1, 128), default=4, metavar="N", help="default: 4"
     )
     add_target(parser)
     _add_optimizer(parser)

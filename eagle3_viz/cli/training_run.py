@@ -27,12 +27,14 @@ from eagle3_viz.training.conversations import fingerprint
 from eagle3_viz.training.draft_provenance import Provenance, passes_of
 from eagle3_viz.training.features import FeatureStore
 from eagle3_viz.training.log import ALL, EvaluationRow, LogRow, read_evaluations, read_log
-from eagle3_viz.training.recipe import Product, Recipe, make_product
+from eagle3_viz.training.products import make_product
+from eagle3_viz.training.recipe import Product, Recipe
 from eagle3_viz.training.texts import Texts, accelerator_for, disk_need, make_features, read_texts
 from eagle3_viz.training.trainer import TrainConfig, Trainer
 from eagle3_viz.training.vocabulary import coverage_by_domain
 
 INTERRUPTED = 130
+USUAL_VOCABULARY = 8192
 _ERRORS = (ArithmeticError, OSError, PairError, RuntimeError, ValueError)
 
 
@@ -95,12 +97,23 @@ def _features(
 
 
 def _recipe(args: argparse.Namespace) -> Recipe:
-    independent = args.train_command == "independent"
+    if args.train_command == "independent":
+        return Recipe(
+            objective="independent",
+            vocabulary=None,
+            unroll=1,
+            taps="top",
+            start=None,
+            seed=args.seed,
+            licence=args.licence,
+            width=args.width,
+            layers=args.layers,
+        )
     return Recipe(
-        objective="independent" if independent else args.objective,
-        taps=args.taps,
-        vocabulary=args.vocabulary,
-        unroll=args.unroll,
+        objective=args.objective,
+        vocabulary=args.vocabulary or (None if args.objective == "eagle1" else USUAL_VOCABULARY),
+        unroll=1 if args.objective == "eagle3-no-ttt" else args.unroll,
+        taps=args.taps or ("top" if args.objective == "eagle1" else "three"),
         start=args.start,
         seed=args.seed,
         licence=args.licence,
