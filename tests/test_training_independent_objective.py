@@ -22,8 +22,8 @@ from eagle3_viz.training.independent_objective import (
 )
 from eagle3_viz.training.objective import Outcome
 from tests.target_text import train
-from tests.test_training_eagle1_objective import EXAMPLES
 from tests.test_training_eagle1_objective import objective as eagle1
+from tests.test_training_eagle1_unroll import EXAMPLES
 from tests.test_training_export import LICENCE, provenance
 from tests.tiny_models import VOCABULARY, random_ids, shared_target, tiny_target
 
