@@ -17,7 +17,8 @@ def draft(args: argparse.Namespace) -> int:
         raise Failure(
             f"--micro-batches {args.micro_batches} cannot be shared out over {count} processes"
         )
-    with as_failure(ChildFailed), several(count, args.argv[1:], args.out):
+    program = ["-m", "eagle3_viz", *args.argv[1:]]
+    with as_failure(ChildFailed), several(count, program, args.out):
         from eagle3_viz.cli.training_run import run
 
         return run(args)

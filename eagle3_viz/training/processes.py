@@ -23,12 +23,12 @@ def launched() -> bool:
 
 
 @contextmanager
-def several(count: int, argv: Sequence[str], logs: Path) -> Iterator[None]:
+def several(count: int, program: Sequence[str], logs: Path) -> Iterator[None]:
     """Make this process the first of `count` for as long as the block runs.
 
-    The others run the program with `argv`; what they print goes to `logs`/process-N.log. Call it
-    before torch is imported: every process gets its share of the cores. Raises ChildFailed when
-    the block ends well and another process did not.
+    The others run Python with `program` ("-m", module, options); what they print goes to
+    `logs`/process-N.log. Every process gets its share of the cores. Raises ChildFailed when the
+    block ends well and another process did not.
     """
     if count == 1 or launched():
         yield
@@ -41,8 +41,10 @@ def several(count: int, argv: Sequence[str], logs: Path) -> Iterator[None]:
         "LOCAL_WORLD_SIZE": str(count),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // count))),
     }
-    others = [_start(rank, shared, argv, logs) for rank in range(1, count)]
+    others = [_start(rank, shared, program, logs) for rank in range(1, count)]
     os.environ.update(shared, RANK="0", LOCAL_RANK="0")
+    if torch := sys.modules.get("torch"):  # it read the variable when it was imported
+        torch.set_num_threads(int(shared["OMP_NUM_THREADS"]))
     try:
         yield
         _expect_success(others, logs)
@@ -61,12 +63,12 @@ def cores() -> int:
 
 
 def _start(
-    rank: int, shared: dict[str, str], argv: Sequence[str], logs: Path
+    rank: int, shared: dict[str, str], program: Sequence[str], logs: Path
 ) -> subprocess.Popen[bytes]:
     own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     with _log(logs, rank).open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "eagle3_viz", *argv],
+            [sys.executable, *program],
             env={**os.environ, **shared, **own},
             stdin=subprocess.DEVNULL,
             stdout=log,
