@@ -51,6 +51,7 @@ def several(count: int, program: Sequence[str], logs: Path) -> Iterator[None]:
     finally:
         for process in others:
             process.kill()
+            process.wait()
 
 
 class ChildFailed(RuntimeError):

@@ -105,6 +105,11 @@ def _eagle1_start(recipe: Recipe, target: TargetModel) -> Eagle1Weights:
 def _independent(recipe: Recipe, target: TargetModel, compute: torch.dtype) -> Product:
     if recipe.start is not None:
         raise DataError("an independent draft starts fresh: leave --start out")
+    if recipe.width > target.hidden_size:
+        raise DataError(
+            f"an independent draft is at most as wide as the target, {target.hidden_size}; found "
+            f"{recipe.width}"
+        )
     heads = max(1, recipe.width // HEAD_SIZE)
     sizes = Sizes(
         hidden_size=recipe.width,

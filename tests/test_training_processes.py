@@ -1,0 +1,65 @@
+"""The first process of a job starts the others, and hears of it when one fails."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from eagle3_viz.training.processes import ChildFailed, several
+
+VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No launcher around; what `several` sets is taken back after the test."""
+    for name in (*VARIABLES, "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # its threads stay as they are
+
+
+def test_every_process_knows_its_rank_and_the_way_to_the_others(tmp_path: Path) -> None:
+    names = repr((*VARIABLES, "OMP_NUM_THREADS"))
+    program = ["-c", f"import os; print([os.environ[n] for n in {names}])"]
+    with several(3, program, tmp_path):
+        own = [os.environ[name] for name in (*VARIABLES, "OMP_NUM_THREADS")]
+    for rank in (1, 2):
+        found = (tmp_path / f"process-{rank}.log").read_text().strip()
+        assert found == str([str(rank), str(rank), *own[2:]])
+    assert own[:4] == ["0", "0", "3", "3"]
+
+
+def test_one_process_starts_no_other_and_sets_nothing(tmp_path: Path) -> None:
+    with several(1, ["-c", "raise SystemExit(9)"], tmp_path / "logs"):
+        assert "RANK" not in os.environ
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_launcher_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RANK", "1")
+    with several(2, ["-c", "raise SystemExit(9)"], tmp_path / "logs"):
+        assert "WORLD_SIZE" not in os.environ
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_process_that_fails_is_named_with_its_log(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ChildFailed, match=r"process 1 ended with status 9; see .*process-1\.log"),
+        several(2, ["-c", "raise SystemExit(9)"], tmp_path),
+    ):
+        pass
+
+
+def test_an_error_in_the_first_process_ends_the_others(tmp_path: Path) -> None:
+    program = ["-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"]
+    log = tmp_path / "process-1.log"
+    with pytest.raises(RuntimeError, match="mine"), several(2, program, tmp_path):
+        while not log.read_text().strip():
+            pass
+        raise RuntimeError("mine")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(log.read_text()), 0)
