@@ -183,7 +183,7 @@ def test_a_start_of_another_target_is_refused(store: FeatureStore, tmp_path: Pat
     assert product.publish is not None
     product.publish(tmp_path / "draft", provenance("eagle3"))
     other = tiny_target(vocab_size=shared_target().vocab_size + 1)
-    with pytest.raises(DataError, match="the start draft reads .* this target gives"):
+    with pytest.raises(DataError, match=r"the start draft reads .* this target gives"):
         make_product(replace(EAGLE3, start=tmp_path / "draft"), other, CONVERSATIONS, store)
 
 
