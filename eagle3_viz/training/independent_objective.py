@@ -46,10 +46,8 @@ class IndependentObjective:
         target_head: torch.Tensor,  # [V, d], the target's, in the compute format
     ) -> None:
         """`model` stays as it is."""
-        self._model, self._target_head = (
-            deepcopy(model).to(target_head.device),
-            target_head.detach(),
-        )
+        self._model = deepcopy(model).to(target_head.device)
+        self._target_head = target_head.detach()
         self._parameters = {
             name: tensor.detach().float().clone() for name, tensor in self._model.named_parameters()
         }
