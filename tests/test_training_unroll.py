@@ -10,9 +10,11 @@ import torch
 from torch.nn.functional import linear, rms_norm
 
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.training import eagle3_objective
 from eagle3_viz.training.batches import Batch, pack
 from eagle3_viz.training.eagle3_objective import STEP_DECAY, Eagle3Objective
 from eagle3_viz.training.features import Example
+from eagle3_viz.training.losses import soft_cross_entropy
 from eagle3_viz.training.unroll import unroll
 from tests.tiny_models import VOCABULARY, shared_target, tiny_architecture, tiny_weights
 
@@ -68,21 +70,34 @@ def places() -> list[list[Place]]:
     ]
 
 
+def logits_by_step(trained: Eagle3Objective, batch: Batch) -> list[torch.Tensor]:
+    """[R, DV] of each step."""
+    arch, tensors = trained.architecture, trained.parameters()
+    features = batch.features / scale()
+    outputs = unroll(arch, tensors, shared_target().embedding.detach(), features, batch, STEPS)
+    return [
+        linear(
+            rms_norm(out, (arch.hidden_size,), tensors["norm.weight"], arch.rms_norm_eps),
+            tensors["lm_head.weight"],
+        )
+        for out in outputs
+    ]
+
+
 @torch.no_grad()
 def losses(trained: Eagle3Objective, examples: list[Example]) -> dict[Place, float]:
-    """The loss of each (anchor, step) that has one, alone."""
-    batch, found = pack(examples, STEPS), {}
-    inside = trained.vocabulary.t2d
-    for step, anchors in enumerate(places()):
-        for row, (c, i, _) in enumerate(anchors):
-            predicted = i + 2 + step
-            if predicted < SIZES[c][0] and inside[EXAMPLES[c].top[predicted - 1]]:
-                only = torch.zeros_like(batch.valid)
-                only[step, row] = True
-                masked = replace(batch, valid=only)
-                loss = trained.outcome(trained.parameters(), masked, None).loss
-                found[c, i, step] = float(loss)
-    return found
+    """The loss of each (anchor, step) that has one, as the objective computes it on its way."""
+    recorded: list[tuple[torch.Tensor, ...]] = []
+
+    def recording(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        recorded.append(soft_cross_entropy(*inputs))
+        return recorded[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(eagle3_objective, "soft_cross_entropy", recording)
+        trained.outcome(trained.parameters(), pack(examples, STEPS), None)
+    rows = zip((place for step in places() for place in step), recorded[0][1], strict=True)
+    return {place: float(loss) for place, loss in rows if loss}
 
 
 def may_see(kind: str, place: int, anchor: int, step: int) -> bool:
@@ -120,20 +135,6 @@ def test_an_input_changes_the_losses_that_may_see_it_and_no_bit_of_the_others(ki
             assert changed == {
                 key for key in before if key[0] == c and may_see(kind, place, *key[1:])
             }
-
-
-def logits_by_step(trained: Eagle3Objective, batch: Batch) -> list[torch.Tensor]:
-    """[R, DV] of each step."""
-    arch, tensors = trained.architecture, trained.parameters()
-    features = batch.features / scale()
-    outputs = unroll(arch, tensors, shared_target().embedding.detach(), features, batch, STEPS)
-    return [
-        linear(
-            rms_norm(out, (arch.hidden_size,), tensors["norm.weight"], arch.rms_norm_eps),
-            tensors["lm_head.weight"],
-        )
-        for out in outputs
-    ]
 
 
 def draft_text(trained: Eagle3Objective, seed: int, tokens: int) -> list[int]:
@@ -184,39 +185,65 @@ def test_every_anchor_computes_what_decoding_computes_from_there() -> None:
     assert compared == sum(int(batch.valid[step].sum()) for step in range(STEPS)) > 40
 
 
-def test_the_loss_is_the_decayed_cross_entropy_of_what_is_in_the_vocabulary() -> None:
-    trained, expected = objective(), 0.0
-    batch = pack(EXAMPLES, STEPS)
-    kept = trained.vocabulary.ids
-    head, correct = shared_target().head.detach(), 0
-    for step, (anchors, logits) in enumerate(
-        zip(places(), logits_by_step(trained, batch), strict=True)
-    ):
-        for (c, i, _), row in zip(anchors, logits, strict=True):
-            e, source = EXAMPLES[c], i + 1 + step
-            if source + 1 < len(e.ids) and e.top[source] in kept:
-                p = (e.hidden[source] @ head.T).softmax(-1)[kept]
-                cross = -(p / p.sum() * row.log_softmax(-1)).sum()
-                expected += STEP_DECAY**step * float(cross)
-                correct += int(kept[row.argmax()] == e.top[source])
+@torch.no_grad()
+def losses_by_definition(trained: Eagle3Objective, examples: list[Example]) -> dict[Place, float]:
+    """Cross-entropy of q against p at each (anchor, step) that has one, row by row."""
+    kept, head, found = trained.vocabulary.ids, shared_target().head.detach(), {}
+    unrolled = logits_by_step(trained, pack(examples, STEPS))
+    for anchors, logits in zip(places(), unrolled, strict=True):
+        for (c, i, step), row in zip(anchors, logits, strict=True):
+            source = i + 1 + step  # the token fed; p is what follows it
+            if source + 1 < SIZES[c][0] and examples[c].top[source] in kept:
+                p = (examples[c].hidden[source] @ head.T).softmax(-1)[kept]
+                found[c, i, step] = -float(p / p.sum() @ row.log_softmax(-1))
+    return found
+
+
+@torch.no_grad()
+def test_the_loss_of_a_batch_is_the_decayed_sum_of_its_anchors_losses() -> None:
+    trained, batch = objective(), pack(EXAMPLES, STEPS)
+    wanted = losses_by_definition(trained, EXAMPLES)
+    assert losses(trained, EXAMPLES) == pytest.approx(wanted, rel=1e-5)
+    expected = sum(STEP_DECAY**step * loss for (_, _, step), loss in wanted.items())
     found = trained.outcome(trained.parameters(), batch, None)
     assert float(found.loss) == pytest.approx(expected, rel=1e-5)
     assert found.mean == pytest.approx(expected / len(batch.anchors), rel=1e-5)
-    assert int(found.correct.sum()) == correct
+
+
+@torch.no_grad()
+def test_a_token_is_correct_where_q_and_p_agree_on_it_and_wrong_outside_the_vocabulary() -> None:
+    trained, batch = objective(), pack(EXAMPLES, STEPS)
+    expected = [
+        [
+            i + 2 + step < SIZES[c][0]
+            and int(trained.vocabulary.ids[row.argmax()]) == int(EXAMPLES[c].top[i + 1 + step])
+            for (c, i, step), row in zip(anchors, logits, strict=True)
+        ]
+        for anchors, logits in zip(places(), logits_by_step(trained, batch), strict=True)
+    ]
+    found = trained.outcome(trained.parameters(), batch, None)
+    assert found.correct.tolist() == expected
     assert torch.equal(found.valid, batch.valid)
 
 
-def test_gradients_are_those_of_finite_differences() -> None:
+@pytest.mark.parametrize("name", tiny_architecture(shared_target()).tensor_shapes())
+def test_gradients_are_those_of_finite_differences(name: str) -> None:
     trained = objective(torch.float64)
-    names = list(trained.parameters())
-    copies = [t.double().requires_grad_() for t in trained.parameters().values()]
+    tensors = {n: t.double().requires_grad_() for n, t in trained.parameters().items()}
     examples = [replace(e, taps=e.taps.double(), hidden=e.hidden.double()) for e in EXAMPLES]
-    batch = pack(examples, STEPS)
+    batch, generator = pack(examples, STEPS), torch.Generator().manual_seed(4)
 
-    def loss(*tensors: torch.Tensor) -> torch.Tensor:
-        return trained.outcome(dict(zip(names, tensors, strict=True)), batch, None).loss
+    def loss(tensor: torch.Tensor) -> torch.Tensor:
+        return trained.outcome({**tensors, name: tensor}, batch, None).loss
 
-    assert torch.autograd.gradcheck(loss, copies, fast_mode=True, rtol=1e-6, atol=1e-7)
+    (slopes,) = torch.autograd.grad(loss(tensors[name]), tensors[name])
+    for _ in range(3):
+        direction = torch.randn(slopes.shape, generator=generator, dtype=torch.float64)
+        ahead, behind = (
+            float(loss(tensors[name].detach() + eps * direction).detach()) for eps in (1e-6, -1e-6)
+        )
+        found, expected = float((slopes * direction).sum()), (ahead - behind) / 2e-6
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-6 * float(slopes.norm()))
 
 
 def test_the_state_that_is_fed_back_carries_gradient_of_its_own_anchor_alone() -> None:
