@@ -96,12 +96,19 @@ def with_vocabulary(
     vocabulary: DraftVocabulary,
     target_head: torch.Tensor,  # [V, H]
 ) -> Eagle3Weights:
-    """The same draft with another vocabulary: shared tokens keep their head row, new ones take the
-    target's."""
+    """The same draft with another vocabulary; tokens of both keep their head row.
+
+    A new row is what the linear map that best turns the target's rows into the trained ones, by
+    least squares over the shared tokens, makes of the target's row. The target's row itself would
+    not do: the draft's states have another scale and basis, and untrained rows would win.
+    """
     old = DraftVocabulary.from_d2t(weights.d2t, weights.architecture.vocab_size)
-    head = target_head[vocabulary.ids].float().cpu()
-    kept = old.draft_ids[vocabulary.ids]
-    head[kept >= 0] = weights.tensors[HEAD].float()[kept[kept >= 0]]
+    rows = target_head[vocabulary.ids].float().cpu()
+    places = old.draft_ids[vocabulary.ids]
+    shared = places >= 0
+    trained = weights.tensors[HEAD].float()[places[shared]]
+    head = rows @ torch.linalg.lstsq(rows[shared], trained, driver="gelsd").solution
+    head[shared] = trained
     architecture = replace(weights.architecture, draft_vocab_size=len(vocabulary))
     return Eagle3Weights(architecture, {**weights.tensors, HEAD: head}, vocabulary.d2t)
 
