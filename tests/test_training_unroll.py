@@ -185,6 +185,16 @@ def test_every_anchor_computes_what_decoding_computes_from_there() -> None:
     assert compared == sum(int(batch.valid[step].sum()) for step in range(STEPS)) > 40
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_scale_is_folded_into_fc_as_it_was_rounded_for_the_division(dtype: torch.dtype) -> None:
+    trained = objective(dtype)
+    divided_by = scale().to(dtype).float()
+    raw, scaled = trained.weights().tensors["fc.weight"], trained.parameters()["fc.weight"]
+    torch.testing.assert_close(raw * divided_by, scaled, rtol=1e-6, atol=0)
+    start = tiny_weights(trained.architecture, seed=5).tensors["fc.weight"]
+    torch.testing.assert_close(raw, start, rtol=1e-6, atol=0)
+
+
 @torch.no_grad()
 def losses_by_definition(trained: Eagle3Objective, examples: list[Example]) -> dict[Place, float]:
     """Cross-entropy of q against p at each (anchor, step) that has one, row by row."""

@@ -44,12 +44,13 @@ class Eagle3Objective:
         self._embeddings, self._scale = embeddings, scale.to(embeddings)
         self._target_rows = target_head[self.vocabulary.ids].contiguous()
         self._draft_ids = self.vocabulary.draft_ids.to(embeddings.device)
-        self._fold = scale
+        # Folding in what the features are divided by, rounding included, keeps the function.
+        self._fold = self._scale.float()
         self._parameters = {
             name: tensor.to(embeddings.device, torch.float32, copy=True)
             for name, tensor in weights.tensors.items()
         }
-        self._parameters[FC] *= scale.to(embeddings.device)
+        self._parameters[FC] *= self._fold
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Trained tensors by their canonical name, float32; fc reads scaled taps."""
