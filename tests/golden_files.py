@@ -9,7 +9,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMITTED = ROOT / "tests" / "golden"
-START_DRAFT = ROOT / "eagle3_viz" / "pretrained" / "smollm2-135m-instruct-eagle3"
+START_DRAFT = COMMITTED / "eagle3_start"  # the draft that the golden values were computed with
+SHIPPED_DRAFT = ROOT / "eagle3_viz" / "pretrained" / "smollm2-135m-instruct-eagle3"
 LARGE = ROOT.parent / "shared" / "golden" / "reference"  # beside a development checkout, or absent
 
 

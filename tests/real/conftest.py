@@ -1,4 +1,4 @@
-"""The embedded target in float32, and the drafts the golden values belong to."""
+"""The embedded target in float32, the draft the golden values belong to, the one that ships."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.embedded import ensure_embedded
 from eagle3_viz.target import TargetModel
-from tests.golden_files import START_DRAFT
+from tests.golden_files import SHIPPED_DRAFT, START_DRAFT
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +19,8 @@ def target() -> TargetModel:
 @pytest.fixture(scope="session")
 def draft(target: TargetModel) -> Eagle3Draft:
     return Eagle3Draft.load(START_DRAFT, target)
+
+
+@pytest.fixture(scope="session")
+def shipped(target: TargetModel) -> Eagle3Draft:
+    return Eagle3Draft.load(SHIPPED_DRAFT, target)

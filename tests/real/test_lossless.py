@@ -45,14 +45,14 @@ def assert_equal_text(target, draft, preset: Preset) -> None:
 
 
 @pytest.mark.parametrize("preset", prompts(4), ids=lambda preset: preset.id)
-def test_greedy_text_equals_autoregression(preset, target, draft) -> None:
-    assert_equal_text(target, draft, preset)
+def test_greedy_text_equals_autoregression(preset, target, shipped) -> None:
+    assert_equal_text(target, shipped, preset)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("preset", prompts(30), ids=lambda preset: preset.id)
-def test_greedy_text_equals_autoregression_on_thirty_prompts(preset, target, draft) -> None:
-    assert_equal_text(target, draft, preset)
+def test_greedy_text_equals_autoregression_on_thirty_prompts(preset, target, shipped) -> None:
+    assert_equal_text(target, shipped, preset)
 
 
 def test_autoregression_equals_generate(target) -> None:
@@ -73,11 +73,11 @@ def assert_only_slower(target, draft, preset: Preset) -> None:
 
 
 @pytest.mark.parametrize("preset", prompts(2), ids=lambda preset: preset.id)
-def test_bad_drafts_change_the_speed_and_nothing_else(preset, target, draft) -> None:
-    assert_only_slower(target, draft, preset)
+def test_bad_drafts_change_the_speed_and_nothing_else(preset, target, shipped) -> None:
+    assert_only_slower(target, shipped, preset)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("preset", prompts(10), ids=lambda preset: preset.id)
-def test_bad_drafts_change_only_the_speed_on_ten_prompts(preset, target, draft) -> None:
-    assert_only_slower(target, draft, preset)
+def test_bad_drafts_change_only_the_speed_on_ten_prompts(preset, target, shipped) -> None:
+    assert_only_slower(target, shipped, preset)
