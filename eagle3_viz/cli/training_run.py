@@ -163,10 +163,11 @@ class _Job:
             log=logged[0],
             evaluations=logged[1],
         )
+        unfinished = not trainer.finished
         with self._watch:
             progress = trainer.run()
-        if main and trainer.finished:
-            self._publish(progress)
+        if main and unfinished and trainer.finished:
+            self._publish(progress)  # now with the accuracies of its card
         return progress
 
     @property
@@ -202,7 +203,8 @@ class _Job:
 
     def summary(self, progress: Progress) -> list[tuple[str, str]]:
         """What came out, as rows of label and value."""
-        found = self._accuracy.get(ALL, ())
+        scored = [row for row in read_evaluations(self._args.out) if row.domain == ALL]
+        found = scored[-1].accuracy if scored else ()
         draft = str(self._args.out / "draft") if self._made.publish else "not published"
         return [
             ("steps", f"{progress.step}"),

@@ -142,7 +142,12 @@ class Trainer:
             self._log.truncate_after(self.progress.step)
 
     def run(self) -> Progress:
-        """Train until the tokens are passed or somebody interrupts; both leave a checkpoint."""
+        """Train until the tokens are passed or somebody interrupts; both leave a checkpoint.
+
+        A job that is finished stays as it is.
+        """
+        if self.finished:
+            return self.progress
         config, window = self._config, self._window
         stream = self._stream()
         saved = time.monotonic()

@@ -1,0 +1,183 @@
+"""`train draft` and `train independent`: options, several processes, stopping, what comes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from eagle3_viz.cli import arguments
+from eagle3_viz.cli.main import main
+from eagle3_viz.drafts.checkpoints import read_eagle3
+from eagle3_viz.training.conversations import Conversation, to_line
+from eagle3_viz.training.log import ALL, read_evaluations, read_log
+from tests.chat_tokenizer import VOCABULARY_SIZE, save_chat_target
+from tests.tiny_models import random_ids
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a target, text to train on and text to score on."""
+    folder = tmp_path_factory.mktemp("inputs")
+    save_chat_target(folder / "target")
+    for name, count, seed in (("train", 24, 1), ("heldout", 6, 2)):
+        conversations = [
+            Conversation(tuple(random_ids(20 + i, 100 * seed + i, VOCABULARY_SIZE)), 4, "ab"[i % 2])
+            for i in range(count)
+        ]
+        (folder / f"{name}.jsonl").write_text("".join(map(to_line, conversations)))
+    return folder
+
+
+def command(inputs: Path, out: Path, *more: str, step: str = "draft") -> list[str]:
+    text = ("--data", str(inputs / "train.jsonl"), "--heldout", str(inputs / "heldout.jsonl"))
+    target = ("--target", str(inputs / "target"), "--dtype", "float32", "--device", "cpu")
+    sizes = ("--batch-tokens", "64", "--warmup", "2")
+    return ["train", step, "--out", str(out), *text, *target, *sizes, *more]
+
+
+def started(argv: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "eagle3_viz", *argv],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C reaches all processes of a job and nobody else
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+SMALL = ("--vocabulary", "20", "--unroll", "2")
+
+
+def test_a_run_leaves_a_draft_with_its_card_and_two_logs(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = command(inputs, tmp_path / "run", *SMALL, "--tokens", "900", "--processes", "1")
+    assert main([*argv, "--evaluate", "400"]) == 0
+    shown = capsys.readouterr()
+    draft = tmp_path / "run" / "draft"
+    assert f"draft              {draft}" in shown.out
+    assert read_eagle3(draft).architecture.draft_vocab_size == 20
+    provenance = json.loads((draft / "provenance.json").read_text())
+    assert provenance["token_passes"] >= 900
+    assert (provenance["training"]["unroll"], provenance["conversations"]) == (2, 24)
+    scored = [row for row in read_evaluations(tmp_path / "run") if row.domain == ALL]
+    assert provenance["accuracy"] == list(scored[-1].accuracy)
+    assert len(scored) == 3 and len(scored[-1].accuracy) == 3
+    assert read_log(tmp_path / "run")[-1].tokens <= provenance["token_passes"]
+    assert "GB to make in" in shown.err
+
+    before = (draft / "model.safetensors").stat().st_mtime_ns
+    assert main(argv) == 0  # finished: nothing is done twice
+    assert (draft / "model.safetensors").stat().st_mtime_ns == before
+    assert len(read_evaluations(tmp_path / "run")) == 3 * 3
+    assert " ".join(f"{a:.3f}" for a in scored[-1].accuracy) in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_trains(inputs: Path, tmp_path: Path) -> None:
+    for count in ("1", "2"):
+        out = tmp_path / count
+        process = started(command(inputs, out, *SMALL, "--tokens", "600", "--processes", count))
+        output = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+    alone, together = (read_eagle3(tmp_path / n / "draft").tensors for n in ("1", "2"))
+    for name, tensor in alone.items():
+        difference = (tensor.float() - together[name].float()).abs().max()
+        assert float(difference) <= 0.02 * float(tensor.float().abs().max()), name
+    assert (tmp_path / "2" / "process-1.log").read_text() == ""
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_every_process_with_a_checkpoint_to_go_on_from(
+    inputs: Path, tmp_path: Path
+) -> None:
+    argv = command(inputs, tmp_path, *SMALL, "--tokens", "100000000", "--processes", "2")
+    process = started(argv)
+    deadline = time.monotonic() + 300
+    while not (tmp_path / "log.csv").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 130, (out, error)
+    assert "the same command goes on from the checkpoint" in error
+    assert "Traceback" not in error + (tmp_path / "process-1.log").read_text()
+    assert (tmp_path / "checkpoint.safetensors").exists()
+    reached = read_log(tmp_path)[-1].tokens
+    final = [*argv[: argv.index("--tokens")], "--tokens", str(reached + 500), "--processes", "2"]
+    again = started(final)
+    output = again.communicate(timeout=300)
+    assert again.returncode == 0, output
+    steps = [row.step for row in read_log(tmp_path)]
+    assert steps == sorted(set(steps))
+
+
+def test_eagle1_and_an_independent_model_come_from_the_same_text(
+    inputs: Path, tmp_path: Path
+) -> None:
+    usual = ("--tokens", "300", "--processes", "1")
+    assert main(command(inputs, tmp_path / "e1", "--objective", "eagle1", *usual)) == 0
+    assert (tmp_path / "e1" / "draft" / "model.safetensors").exists()
+    small = ("--width", "16", "--layers", "1", *usual)
+    assert main(command(inputs, tmp_path / "lm", *small, step="independent")) == 0
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "lm" / "draft").config.hidden_size == 16
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--micro-batches", "3", "--processes", "2"], "cannot be shared out over 2 processes"),
+        (["--data", "gone.jsonl"], "gone.jsonl cannot be read"),
+        (["--start", "nowhere"], "there is no config.json"),
+        (["--vocabulary", "1000000"], None),
+    ],
+)
+def test_what_cannot_work_is_one_sentence(
+    more: list[str],
+    said: str | None,
+    inputs: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    argv = command(inputs, tmp_path / "out", "--tokens", "300", "--processes", "1", *more)
+    if said is None:  # more tokens than the target has: all of them
+        assert main(argv) == 0
+        draft = read_eagle3(tmp_path / "out" / "draft")
+        assert draft.architecture.draft_vocab_size == VOCABULARY_SIZE
+        return
+    assert main(argv) == 1
+    error = capsys.readouterr().err
+    assert said in error and error.count("error:") == 1 and "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--learning-rate", "0"],
+        ["--decay", "2"],
+        ["--objective", "eagle9"],
+        ["--unroll", "0"],
+        ["--tokens", "-1"],
+    ],
+)
+def test_options_without_a_meaning_end_with_status_2(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        arguments.parse(["train", "draft", "--out", "o", "--data", "d", *argv])
+    assert ended.value.code == 2
+    assert argv[0] in capsys.readouterr().err
