@@ -280,6 +280,31 @@ def test_held_out_accuracies_come_at_their_tokens_and_once_at_the_end(
     assert [row.tokens for row in rows if row.domain == ALL] == expected
 
 
+@pytest.mark.parametrize("at", ["last step", "evaluation"])
+def test_a_job_that_is_stopped_at_its_end_is_evaluated_nevertheless(
+    tmp_path: Path, store: FeatureStore, heldout: FeatureStore, at: str
+) -> None:
+    last = tiny_trainer(tmp_path / "first", store).run().step
+
+    class Stopped(Recorder):
+        def evaluation(self, row: EvaluationRow) -> None:
+            super().evaluation(row)
+            if at == "evaluation" and len(self.evaluations) == 1:
+                raise Crash
+
+    stop = Stopped(at=last - 1, action=lambda: os.kill(os.getpid(), signal.SIGTERM))
+    folder = tmp_path / "job"
+    trainer = tiny_trainer(folder, store, heldout=heldout, listener=stop)
+    if at == "evaluation":
+        with pytest.raises(Crash):
+            trainer.run()
+    else:
+        trainer.run()
+    tiny_trainer(folder, store, heldout=heldout).run()
+    rows = read_evaluations(folder)
+    assert [(row.step, row.domain) for row in rows] == [(last, ALL), (last, "a"), (last, "b")]
+
+
 def test_text_without_a_prediction_is_refused(tmp_path: Path) -> None:
     texts = [Conversation((1, 2, 3), 2), Conversation((4, 5), 1)]
     extract(shared_target(), texts, tmp_path / "features", target_name="tiny")

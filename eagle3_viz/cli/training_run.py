@@ -133,7 +133,7 @@ class _Job:
     ) -> None:
         self._args, self._recipe, self._pair, self._texts = args, recipe, pair, texts
         self._made = made
-        self._accuracy: dict[str, tuple[float, ...]] = {}
+        self._scored: EvaluationRow | None = None  # the newest over all domains
         self._watch = Watch(args.tokens, stream=sys.stderr)
 
     def train(
@@ -163,12 +163,8 @@ class _Job:
             log=logged[0],
             evaluations=logged[1],
         )
-        unfinished = not trainer.finished
         with self._watch:
-            progress = trainer.run()
-        if main and unfinished and trainer.finished:
-            self._publish(progress)  # now with the accuracies of its card
-        return progress
+            return trainer.run()
 
     @property
     def config(self) -> TrainConfig:
@@ -192,13 +188,14 @@ class _Job:
 
     def evaluation(self, row: EvaluationRow) -> None:
         """Show a held-out accuracy and keep it for the card."""
-        self._accuracy[row.domain] = row.accuracy
+        if row.domain == ALL:
+            self._scored = row
         self._watch.evaluation(row)
 
     def checkpoint(self, progress: Progress) -> None:
         """Show the checkpoint and publish the draft as it is."""
-        self._accuracy.clear()  # of earlier weights
-        self._publish(progress)
+        if self._made.publish is not None:
+            self._made.publish(self._args.out / "draft", self._provenance(progress))
         self._watch.checkpoint(progress.step)
 
     def summary(self, progress: Progress) -> list[tuple[str, str]]:
@@ -213,14 +210,12 @@ class _Job:
             ("draft", draft),
         ]
 
-    def _publish(self, progress: Progress) -> None:
-        if self._made.publish is not None:
-            self._made.publish(self._args.out / "draft", self._provenance(progress))
-
     def _provenance(self, progress: Progress) -> Provenance:
         pair, texts = self._pair, self._texts
         source = pair.target_source
         vocabulary = self._made.vocabulary
+        # An accuracy of other weights does not belong on the card of these.
+        scored = self._scored if self._scored and self._scored.step == progress.step else None
         return Provenance(
             objective=self._recipe.objective,
             target=source.name,
@@ -234,7 +229,7 @@ class _Job:
             steps=progress.step,
             token_passes=progress.tokens,
             seconds=round(progress.seconds),
-            accuracy=self._accuracy.get(ALL, ()),
+            accuracy=scored.accuracy if scored else (),
             coverage=coverage_by_domain(vocabulary, texts.heldout or texts.train),
             started_from=self._recipe.start.name if self._recipe.start else None,
             started_token_passes=passes_of(self._recipe.start) if self._recipe.start else 0,

@@ -144,10 +144,8 @@ class Trainer:
     def run(self) -> Progress:
         """Train until the tokens are passed or somebody interrupts; both leave a checkpoint.
 
-        A job that is finished stays as it is.
+        A job that is finished stays as it is; its last checkpoint comes after its evaluation.
         """
-        if self.finished:
-            return self.progress
         config, window = self._config, self._window
         stream = self._stream()
         saved = time.monotonic()
@@ -158,15 +156,13 @@ class Trainer:
                 stop, due = bool(window[-1].sums[-1]), bool(window[-1].sums[-2])
                 if self.progress.step % config.log_steps == 0:
                     self._log_row()
-                if not self.finished and self._crossed(config.evaluate_tokens, window[-1]):
+                if self.finished or self._crossed(config.evaluate_tokens, window[-1]):
                     self.evaluate()
-                if stop or due:
+                if self.finished or stop or due:
                     self._save()
                     saved = time.monotonic()
                 if stop:
-                    return self.progress
-        self._save()
-        self.evaluate()
+                    break
         return self.progress
 
     @property
