@@ -8,9 +8,9 @@ import torch
 from accelerate import Accelerator
 
 from eagle3_viz.target import TargetModel
-from eagle3_viz.training.conversations import Conversation
+from eagle3_viz.training.conversations import ALL, Conversation
 from eagle3_viz.training.features import FeatureStore, extract
-from eagle3_viz.training.log import ALL, read_evaluations
+from eagle3_viz.training.log import read_evaluations
 from eagle3_viz.training.objective import Objective
 from eagle3_viz.training.trainer import TrainConfig, Trainer
 

@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM
 from eagle3_viz.cli import arguments
 from eagle3_viz.cli.main import main
 from eagle3_viz.drafts.checkpoints import read_eagle3
-from eagle3_viz.training.conversations import Conversation, to_line
-from eagle3_viz.training.log import ALL, read_evaluations, read_log
+from eagle3_viz.training.conversations import ALL, Conversation, to_line
+from eagle3_viz.training.log import read_evaluations, read_log
 from tests.chat_tokenizer import VOCABULARY_SIZE, save_chat_target
 from tests.tiny_models import random_ids
 

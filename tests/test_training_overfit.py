@@ -10,12 +10,12 @@ from accelerate import Accelerator
 
 from eagle3_viz.config import Sampling
 from eagle3_viz.target import TargetModel
-from eagle3_viz.training.conversations import Conversation
+from eagle3_viz.training.conversations import ALL, Conversation
 from eagle3_viz.training.eagle3_objective import Eagle3Objective, fresh_eagle3
 from eagle3_viz.training.evaluation import accuracy_by_domain
 from eagle3_viz.training.features import FeatureStore, extract
 from eagle3_viz.training.generate import Request, generate
-from eagle3_viz.training.log import ALL, read_log
+from eagle3_viz.training.log import read_log
 from eagle3_viz.training.standardisation import feature_scale
 from eagle3_viz.training.trainer import TrainConfig, Trainer
 from eagle3_viz.training.vocabulary import choose_vocabulary

@@ -81,6 +81,7 @@ def test_the_limit_counts_over_all_files_and_leaves_the_rest_unread(tmp_path: Pa
         ({"messages": [{"role": "assistant", "content": "so"}]}, "begin with a user's turn"),
         ({"messages": [{"role": "user", "content": [1]}]}, "the prompt must be text, found list"),
         ({"prompt": None}, "the prompt must be text, found NoneType"),
+        ({"prompt": "x", "category": " all "}, "is the name of the total"),
         ({"prompt": " \n"}, "the prompt is empty"),
         ({"prompt": "\ud800"}, "half a surrogate pair"),
         ({"prompt": "x" * 100_001}, "more than 100000 characters"),

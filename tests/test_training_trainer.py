@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import load_file
 
 from eagle3_viz.training.checkpoint import FILE, Progress
-from eagle3_viz.training.conversations import Conversation, DataError
+from eagle3_viz.training.conversations import ALL, Conversation, DataError
 from eagle3_viz.training.features import FeatureStore, extract
-from eagle3_viz.training.log import ALL, EvaluationRow, LogRow, read_evaluations, read_log
+from eagle3_viz.training.log import EvaluationRow, LogRow, read_evaluations, read_log
 from eagle3_viz.training.trainer import Trainer
 from tests.tiny_models import shared_target
 from tests.tiny_training import start_process, tiny_features, tiny_trainer

@@ -87,11 +87,6 @@ def test_coverage_is_the_share_of_response_tokens_by_domain_and_in_all() -> None
     assert list(coverage) == ["code", "math", "all"]
 
 
-def test_a_domain_with_the_name_of_the_total_is_refused() -> None:
-    with pytest.raises(DataError, match="called 'all'"):
-        coverage_by_domain(DraftVocabulary.full(V), [conversation([1], domain="all")])
-
-
 @pytest.mark.parametrize(
     ("size", "always", "told"),
     [

@@ -23,10 +23,10 @@ from eagle3_viz.cli.watch import Watch
 from eagle3_viz.embedded import PairError
 from eagle3_viz.pairs import LoadedPair
 from eagle3_viz.training.checkpoint import Progress
-from eagle3_viz.training.conversations import fingerprint
+from eagle3_viz.training.conversations import ALL, fingerprint
 from eagle3_viz.training.draft_provenance import Provenance, passes_of
 from eagle3_viz.training.features import FeatureStore
-from eagle3_viz.training.log import ALL, EvaluationRow, LogRow, read_evaluations, read_log
+from eagle3_viz.training.log import EvaluationRow, LogRow, read_evaluations, read_log
 from eagle3_viz.training.products import make_product
 from eagle3_viz.training.recipe import Product, Recipe
 from eagle3_viz.training.texts import Texts, accelerator_for, disk_need, make_features, read_texts

@@ -18,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from eagle3_viz.cli.terminal import one_line
-from eagle3_viz.training.log import ALL, EvaluationRow, LogRow
+from eagle3_viz.training.conversations import ALL
+from eagle3_viz.training.log import EvaluationRow, LogRow
 
 REFRESHES = 2  # a second
 PLAIN_SECONDS = 30.0  # between two plain lines

@@ -13,7 +13,8 @@ from plotly.colors import find_intermediate_color, hex_to_rgb
 from eagle3_viz.figures.colours import Mode, Palette, palette
 from eagle3_viz.figures.frame import framed
 from eagle3_viz.figures.text import literal
-from eagle3_viz.training.log import ALL, EvaluationRow, LogRow
+from eagle3_viz.training.conversations import ALL
+from eagle3_viz.training.log import EvaluationRow, LogRow
 
 HEIGHT = 560  # px
 POINTS = 2000  # of a line; more cannot be told apart

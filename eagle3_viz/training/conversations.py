@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_LINE_BYTES = 1 << 22
+ALL = "all"  # what tables call all domains together, so that no domain is called so
 
 
 class DataError(ValueError):
@@ -33,6 +34,11 @@ class Conversation:
     domain: str = "unknown"
     temperature: float = 0.0
     finish: str = "eos"
+
+    def __post_init__(self) -> None:
+        """Raises DataError for a domain with the name of the total."""
+        if self.domain == ALL:
+            raise DataError(f"a domain is called {ALL!r}, the name of the total; rename it")
 
     @property
     def response_tokens(self) -> int:
@@ -92,7 +98,10 @@ def _conversation(line: bytes, place: str, vocab_size: int) -> Conversation:
     if not isinstance(temperature, int | float) or not 0 <= temperature < math.inf:
         raise DataError(f"{place}: temperature must be a number from 0 upwards")
     texts = {key: str(record.get(key, "unknown"))[:40] for key in ("domain", "finish")}
-    return Conversation(tuple(ids), start, texts["domain"], float(temperature), texts["finish"])
+    try:
+        return Conversation(tuple(ids), start, texts["domain"], float(temperature), texts["finish"])
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
 
 
 def _whole(value: Any) -> bool:

@@ -8,8 +8,8 @@ import torch
 from accelerate import Accelerator
 
 from eagle3_viz.training.batches import epoch_batches, pack
+from eagle3_viz.training.conversations import ALL
 from eagle3_viz.training.features import FeatureStore
-from eagle3_viz.training.log import ALL
 from eagle3_viz.training.objective import Objective
 
 BATCH_TOKENS = 1024

@@ -12,7 +12,6 @@ from eagle3_viz.training.conversations import DataError
 from eagle3_viz.training.files import write_atomically
 
 LOG_FILE, HELDOUT_FILE = "log.csv", "heldout.csv"
-ALL = "all"  # the domain of a row that counts every held-out token
 MAX_BYTES = 1 << 26  # of one file: some 400,000 rows
 DOMAIN_LIMIT = 40  # characters
 _QUOTED = 30  # characters of a bad value that an error repeats

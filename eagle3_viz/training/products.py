@@ -34,6 +34,11 @@ def make_product(
     store: FeatureStore,
 ) -> Product:
     """What `recipe` trains. Raises DataError or CheckpointError where the start does not fit."""
+    if getattr(target.config, "final_logit_softcapping", None):
+        raise DataError(
+            "this target squashes its logits (final_logit_softcapping), which training does not "
+            "follow: the draft would imitate a sharper distribution"
+        )
     compute = torch.bfloat16 if target.dtype == torch.bfloat16 else torch.float32
     if recipe.objective == "independent":
         return _independent(recipe, target, compute)

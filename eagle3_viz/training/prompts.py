@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eagle3_viz.training.conversations import MAX_LINE_BYTES, DataError
+from eagle3_viz.training.conversations import ALL, MAX_LINE_BYTES, DataError
 
 MAX_PROMPTS = 2_000_000
 MAX_PROMPT_CHARS = 100_000
@@ -88,7 +88,7 @@ def _from_json(line: str, place: str) -> Prompt:
         system = record["system"]
     return Prompt(
         text=_checked(text, "the prompt", place),
-        domain=_domain(record),
+        domain=_domain(record, place),
         system=_checked(system, "the system message", place) if system else None,
     )
 
@@ -123,11 +123,14 @@ def _first_asked(turns: Sequence[Any], name: str, place: str) -> tuple[str | Non
     raise DataError(f"{place}: {name} must begin with a user's turn, after a system turn if any")
 
 
-def _domain(record: dict[str, Any]) -> str:
+def _domain(record: dict[str, Any], place: str) -> str:
     for name in ("domain", "category"):
         value = record.get(name)
         if isinstance(value, str) and value.strip():
-            return value.strip()[:MAX_DOMAIN_CHARS]
+            domain = value.strip()[:MAX_DOMAIN_CHARS]
+            if domain == ALL:
+                raise DataError(f"{place}: {name} {ALL!r} is the name of the total; rename it")
+            return domain
     return UNKNOWN_DOMAIN
 
 
