@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from eagle3_viz.config import TreeShape
+from eagle3_viz.drafts.architecture import Eagle3Weights
 from eagle3_viz.drafts.eagle1_checkpoint import read_eagle1
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.training.conversations import DataError
@@ -115,20 +116,28 @@ def test_the_top_state_in_place_of_every_tap_changes_no_shape_and_is_not_publish
     assert product.objective.source == "hidden" and product.publish is None
 
 
-def test_a_start_with_another_vocabulary_keeps_the_rows_it_shares() -> None:
+def test_a_start_with_another_vocabulary_keeps_shared_rows_and_continues_their_map() -> None:
     target = shared_target()
+    width, tokens = target.hidden_size, target.vocab_size
     generator = torch.Generator().manual_seed(0)
-    recipe_ids = torch.tensor([1, 3, 4, 9])
-    weights = tiny_weights(tiny_architecture(target))
-    old = DraftVocabulary.from_d2t(weights.d2t, target.vocab_size)
-    head = torch.randn(target.vocab_size, target.hidden_size, generator=generator)
-    moved = with_vocabulary(weights, DraftVocabulary(recipe_ids, target.vocab_size), head)
-    for row, token in enumerate(recipe_ids.tolist()):
-        place = int(old.draft_ids[token])
-        expected = head[token] if place < 0 else weights.tensors[HEAD][place].float()
-        assert torch.equal(moved.tensors[HEAD][row], expected)
+    head = torch.randn(tokens, width, generator=generator)
+    learned = torch.randn(width, width, generator=generator)
+    old = DraftVocabulary(torch.arange(0, width + 10), tokens)
+    arch = replace(tiny_architecture(target), draft_vocab_size=len(old))
+    weights = tiny_weights(arch)
+    noise = torch.randn(len(old), width, generator=generator)
+    trained = head[old.ids] @ learned
+    trained[:3] += noise[:3]  # rows that no map explains, of tokens that go
+    weights = Eagle3Weights(arch, {**weights.tensors, HEAD: trained}, old.d2t)
+    new = DraftVocabulary(torch.arange(3, tokens), tokens)
+    moved = with_vocabulary(weights, new, head)
+    shared = len(old) - 3
+    assert torch.equal(moved.tensors[HEAD][:shared], trained[3:])
+    expected = head[new.ids[shared:]] @ learned
+    torch.testing.assert_close(moved.tensors[HEAD][shared:], expected, rtol=1e-3, atol=1e-3)
     assert torch.equal(moved.tensors[FC], weights.tensors[FC])
-    assert moved.architecture.draft_vocab_size == 4
+    assert moved.architecture.draft_vocab_size == len(new)
+    assert torch.equal(moved.d2t, new.d2t)
 
 
 def test_an_eagle1_draft_is_published_in_its_layout(store: FeatureStore, tmp_path: Path) -> None:
