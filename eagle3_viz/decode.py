@@ -61,6 +61,7 @@ class _Loop:
     def prefill(self, prompt_ids: list[int], endings: Endings) -> Prefill:
         """Both models read the prompt; p decides the first root."""
         self.timer.start()
+        self.target.taps.select(() if self.draft is None else self.draft.boundaries)
         step = self.target.prefill(prompt_ids)
         p = warp(step.logits[-1], self.config.sampling)
         greedy = self.config.rule == "greedy"
@@ -68,7 +69,7 @@ class _Loop:
         refuse_nan(None, p)
         self.timer.mark("target")
         if self.draft is not None:
-            self.draft.reset()
+            self.draft.start(prompt_ids[0])
             self.draft.extend(step.features, [*prompt_ids[1:], self.root])
         self.timer.mark("draft")
         (_, target_ms), (_, draft_ms) = self.timer.laps()

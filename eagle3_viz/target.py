@@ -55,9 +55,10 @@ class TargetModel:
         self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
         self.context_limit: int = self.config.max_position_embeddings
         self._layers = model.get_decoder().layers
-        if boundaries is None:
-            boundaries = default_boundaries(len(self._layers))
-        self.taps = Taps(self._layers, boundaries)
+        self.default_boundaries = default_boundaries(len(self._layers))
+        self.final_boundary = len(self._layers) + 1
+        usual = self.default_boundaries if boundaries is None else boundaries
+        self.taps = Taps(self._layers, model.get_decoder().norm, usual)
         self.end_of_sequence = end_of_sequence_ids(model, tokenizer)
         self._groups = self.config.num_attention_heads // self.config.num_key_value_heads
         self._windows = _windows_by_kind(self.config)
@@ -92,6 +93,12 @@ class TargetModel:
     def head(self) -> torch.Tensor:
         """LM head weight [V, d]."""
         return self.model.get_output_embeddings().weight
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """What the LM head makes of final states [m, d]: logits [m, V] in the model's dtype."""
+        logits: torch.Tensor = self.model.get_output_embeddings()(hidden)
+        cap = getattr(self.config, "final_logit_softcapping", None)
+        return logits if cap is None else torch.tanh(logits / cap) * cap
 
     @torch.inference_mode()
     def prefill(self, token_ids: Sequence[int]) -> Step:
@@ -155,7 +162,9 @@ class TargetModel:
         out = self.model.get_decoder()(
             input_ids=ids.to(self.device), attention_mask=masks, use_cache=False
         )
-        return self.taps.take(), out.last_hidden_state
+        taps = self.taps.take()
+        assert taps is not None
+        return taps, out.last_hidden_state
 
     def slot_cache(self, slots: int, capacity: int) -> SlotCache:
         """An empty cache for `slots` texts of up to `capacity` tokens."""
@@ -203,7 +212,9 @@ class TargetModel:
         out = self.model(
             input_ids=ids, position_ids=positions[None], attention_mask=masks, **arguments
         )
-        return Step(out.logits[0], self.taps.take()[0])
+        taps = self.taps.take()
+        features = out.logits.new_empty(ids.shape[1], 0) if taps is None else taps[0]
+        return Step(out.logits[0], features)
 
     def _masks(
         self, visible: torch.Tensor | None, queries: torch.Tensor, keys: torch.Tensor

@@ -93,8 +93,8 @@ def accept_by_ratio(tree: DraftTree, p: torch.Tensor, draws: Any) -> Verdict:
 class RepeatableNoise(RandomDraft):
     """Random draft that starts from the same noise in every run: outcomes can be enumerated."""
 
-    def reset(self) -> None:
-        super().reset()
+    def start(self, first: int) -> None:
+        super().start(first)
         self._generator.manual_seed(8)
 
 

@@ -13,16 +13,9 @@ from eagle3_viz.training.conversations import DataError
 from eagle3_viz.training.eagle1_objective import Eagle1Objective, feature_noise, fresh_eagle1
 from eagle3_viz.training.vocabulary import DraftVocabulary
 from tests.target_text import train
-from tests.test_training_eagle1_unroll import (
-    ARCHITECTURE,
-    EXAMPLES,
-    STEPS,
-    SlowDraft,
-    anchors,
-    example,
-    weights,
-)
+from tests.test_training_eagle1_unroll import EXAMPLES, STEPS, anchors, chain, example
 from tests.tiny_models import VOCABULARY, shared_target, tiny_target
+from tests.training_heads import EAGLE1, SlowDraft, eagle1_weights
 
 VOCABULARY_OF_DRAFT = DraftVocabulary(torch.arange(0, VOCABULARY, 3), VOCABULARY)
 
@@ -32,16 +25,16 @@ def objective(
 ) -> Eagle1Objective:
     target = shared_target()
     embeddings, head = target.embedding.detach().to(dtype), target.head.detach().to(dtype)
-    return Eagle1Objective(weights(), embeddings, head, vocabulary)
+    return Eagle1Objective(eagle1_weights(), embeddings, head, vocabulary)
 
 
 def expected_outcome(steps: int, vocabulary: DraftVocabulary | None) -> tuple[float, int]:
     """Loss and number of correct guesses as REFERENCE.md g defines them, in float64."""
-    slow, head = SlowDraft(weights()), shared_target().head.detach().double()
+    slow, head = SlowDraft(eagle1_weights()), shared_target().head.detach().double()
     kept = list(range(VOCABULARY)) if vocabulary is None else vocabulary.ids.tolist()
     loss, correct = 0.0, 0
     for e, anchor in anchors():
-        for step, out in enumerate(slow.chain(e, anchor, steps)):
+        for step, out in enumerate(chain(slow, e, anchor, steps)):
             place = anchor + 1 + step
             apart = (out - e.hidden[place]).double().abs()
             loss += float(torch.where(apart < 1, apart.square() / 2, apart - 0.5).mean())
@@ -84,7 +77,7 @@ def test_the_head_and_the_embedding_stay_as_they_are() -> None:
     trained, batch = objective(), pack(EXAMPLES, 1, "hidden")
     copies = {name: t.clone().requires_grad_() for name, t in trained.parameters().items()}
     trained.outcome(copies, batch, None).loss.backward()
-    assert copies.keys() == ARCHITECTURE.tensor_shapes().keys()
+    assert copies.keys() == EAGLE1.tensor_shapes().keys()
     assert all(bool(t.grad.any()) for t in copies.values() if t.grad is not None)
     assert all(t.grad is not None for t in copies.values())
     target = shared_target()
@@ -124,7 +117,7 @@ def test_noise_is_uniform_and_narrower_in_longer_conversations() -> None:
 
 def test_training_on_the_targets_own_text_raises_accuracy(tmp_path: Path) -> None:
     target = tiny_target(num_hidden_layers=2, boundaries=(0, 1, 2))
-    made = fresh_eagle1(ARCHITECTURE, seed=0)
+    made = fresh_eagle1(EAGLE1, seed=0)
     trained = Eagle1Objective(made, target.embedding.detach(), target.head.detach())
     before, after = train(trained, target, tmp_path, tokens=20000, rate=1e-2)
     assert len(before) == len(after) == trained.evaluation_steps == 2
@@ -136,15 +129,15 @@ def test_the_trained_weights_are_handed_back_in_float32() -> None:
     with torch.no_grad():
         trained.parameters()["fc.bias"] += 1
     back = trained.weights()
-    assert back.architecture == ARCHITECTURE
-    for name, tensor in weights().tensors.items():
+    assert back.architecture == EAGLE1
+    for name, tensor in eagle1_weights().tensors.items():
         assert back.tensors[name].dtype == torch.float32
         assert torch.equal(back.tensors[name], tensor + (name == "fc.bias"))
 
 
 def test_identity_tells_vocabularies_and_sizes_apart() -> None:
     other = Eagle1Objective(
-        fresh_eagle1(replace(ARCHITECTURE, intermediate_size=48), 0),
+        fresh_eagle1(replace(EAGLE1, intermediate_size=48), 0),
         shared_target().embedding.detach(),
         shared_target().head.detach(),
     )
@@ -157,13 +150,13 @@ def test_identity_tells_vocabularies_and_sizes_apart() -> None:
 def test_a_head_that_is_not_trained_here_is_refused(switch: str) -> None:
     with pytest.raises(DataError, match=f"{switch}=True"):
         Eagle1Objective(
-            weights(**{switch: True}),
+            eagle1_weights(**{switch: True}),
             shared_target().embedding.detach(),
             shared_target().head.detach(),
         )
 
 
 def test_the_same_seed_gives_the_same_start() -> None:
-    first, again, other = (fresh_eagle1(ARCHITECTURE, seed).tensors for seed in (1, 1, 2))
+    first, again, other = (fresh_eagle1(EAGLE1, seed).tensors for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["fc.weight"], other["fc.weight"])

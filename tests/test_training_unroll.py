@@ -154,7 +154,7 @@ def read_by_target(ids: list[int], start: int) -> Example:
 
 def decoded_chain(draft: Eagle3Draft, e: Example, anchor: int) -> Iterator[torch.Tensor]:
     """Logits [DV] of the chain that decoding drafts from `anchor`, fed the text's own tokens."""
-    draft.reset()
+    draft.start(0)
     draft.extend(e.taps[: anchor + 1], e.ids[1 : anchor + 2].tolist())
     yield draft.root_logits()
     for token in e.ids[anchor + 2 :]:

@@ -229,12 +229,14 @@ class OracleDraft:
     def __init__(self, stock: Any, prompt: Sequence[int], ids: Sequence[int], noise: float) -> None:
         self.stock, self.prompt, self.ids, self.noise = stock, list(prompt), list(ids), noise
         self.vocabulary_size = len(self.ids)
+        self.boundaries: tuple[int, ...] = ()
         self.known: dict[tuple[int, ...], torch.Tensor] = {}
         self.text: list[int] = []
         self.paths: list[list[int]] = []
 
-    def reset(self) -> None:
-        self.text = self.prompt[:1]
+    def start(self, first: int) -> None:
+        assert [first] == self.prompt[:1]
+        self.text = [first]
 
     def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
         assert len(features) == len(tokens)

@@ -6,7 +6,7 @@ import torch
 
 from eagle3_viz.config import TreeShape
 from eagle3_viz.drafts.base import Draft
-from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.drafts.feature_draft import FeatureDraft
 from eagle3_viz.sampling import Draws
 from eagle3_viz.tree import DraftTree, Mark, build_dynamic, build_sampled_chain
 
@@ -16,19 +16,20 @@ NOISE_STREAM = 1 << 32  # apart from the seeds of `Draws`: proposals must not kn
 class _TurnedDraft:
     """A real draft whose logits are turned into others before anything is proposed."""
 
-    def __init__(self, draft: Eagle3Draft) -> None:
+    def __init__(self, draft: FeatureDraft) -> None:
         self._draft: Draft = draft
         self._stepper = draft
         self.vocabulary_size = draft.vocabulary_size
         self.target_ids = draft.target_ids
+        self.boundaries = draft.boundaries
 
     def turn(self, logits: torch.Tensor) -> torch.Tensor:
         """The logits to propose from, [..., DV] float32."""
         raise NotImplementedError
 
-    def reset(self) -> None:
-        """Forget the text."""
-        self._draft.reset()
+    def start(self, first: int) -> None:
+        """A new text begins."""
+        self._draft.start(first)
 
     def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
         """Take over verified positions; as `Draft.extend`."""
@@ -66,7 +67,7 @@ class LeastLikelyDraft(_TurnedDraft):
 class RandomDraft(_TurnedDraft):
     """Knows nothing: every distribution is noise from a seeded generator."""
 
-    def __init__(self, draft: Eagle3Draft, seed: int = 0) -> None:
+    def __init__(self, draft: FeatureDraft, seed: int = 0) -> None:
         super().__init__(draft)
         self._generator = torch.Generator().manual_seed(seed + NOISE_STREAM)
 

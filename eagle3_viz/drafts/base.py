@@ -14,21 +14,24 @@ from eagle3_viz.tree import DraftTree, Mark
 class Draft(Protocol):
     """A draft model: keeps the state of verified positions, proposes trees beyond them.
 
-    target_ids [DV], int64, rising: the target token of each row of the draft's head.
+    vocabulary_size  DV, tokens that it can propose.
+    boundaries       states of the target that it reads (`Taps`), in their order; () for none.
+    target_ids       int64 [DV], rising: the target token of each row of the draft's head.
     """
 
     vocabulary_size: int
+    boundaries: tuple[int, ...]
 
     @property
     def target_ids(self) -> torch.Tensor: ...
 
-    def reset(self) -> None:
-        """Forget everything: a new text begins."""
+    def start(self, first: int) -> None:
+        """Forget everything: a new text begins, with the token `first`."""
 
     def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
         """Take over verified positions.
 
-        features [m, K * d]: the target's taps at m consecutive positions; tokens [m]: for each
+        features [m, K * d]: the target's states at m consecutive positions; tokens [m]: for each
         the token after it (the last one is the root of the next tree).
         """
 

@@ -27,7 +27,7 @@ def real() -> Eagle3Draft:
 def read_text(draft: Eagle3Draft | LeastLikelyDraft | RandomDraft) -> int:
     """Give the draft a verified text; returns its root."""
     text = random_ids(N + 1, 50)
-    draft.reset()
+    draft.start(0)
     draft.extend(shared_target().prefill(text[:N]).features, text[1:])
     return text[-1]
 

@@ -267,7 +267,8 @@ def test_state_after_cycles_is_that_of_a_fresh_draft_on_true_features(case: str)
 def test_the_cache_of_the_draft_grows_within_a_text_and_within_a_tree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("eagle3_viz.drafts.eagle3.GROWTH_STEP", 4)
+    for module in ("feature_draft", "llama_block"):
+        monkeypatch.setattr(f"eagle3_viz.drafts.{module}.GROWTH_STEP", 4)
     weights, (tokens, taps) = weights_of("published"), text_and_taps()
     draft = Eagle3Draft(weights, shared_target())
     draft.extend(taps[:3], tokens[:3])
@@ -291,7 +292,7 @@ def test_reset_forgets_the_text() -> None:
     draft.extend(taps, tokens)
     expected = draft.root_logits().clone()
     draft.extend(taps.flip(0), tokens[::-1])
-    draft.reset()
+    draft.start(0)
     draft.extend(taps, tokens)
     assert torch.equal(draft.root_logits(), expected)
 

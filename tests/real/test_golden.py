@@ -89,7 +89,7 @@ def test_taps_features_and_root_logits_equal_the_published_code(target, draft) -
     step = target.prefill(prompt)
     root = int(step.logits[-1].argmax())
     g = draft._reduce(step.features)
-    draft.reset()
+    draft.start(0)
     hidden = []
     forward = draft._forward
     draft._forward = lambda *arguments: hidden.append(forward(*arguments)) or hidden[-1]

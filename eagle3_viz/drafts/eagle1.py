@@ -1,0 +1,87 @@
+"""The EAGLE-1 head, which EAGLE-2 drafts with as well (REFERENCE.md c, FORMATS.md 3A)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch.nn.functional import embedding, linear
+
+from eagle3_viz.drafts.draft_folder import CheckpointError
+from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights, read_eagle1
+from eagle3_viz.drafts.feature_draft import FeatureDraft
+from eagle3_viz.drafts.llama_block import Angles, LlamaBlock
+from eagle3_viz.target import TargetModel
+
+
+class Eagle1Draft(FeatureDraft):
+    """Predicts the target's next final state; the target's own LM head turns it into tokens.
+
+    fc joins embedding and feature, layer 0 has no norm before its attention, and there is no norm
+    behind the last layer: the output stands for a state that was normed already.
+    """
+
+    def __init__(self, weights: Eagle1Weights, target: TargetModel) -> None:
+        refuse_other_target(weights.architecture, target)
+        self.architecture = arch = weights.architecture
+        ids = torch.arange(target.vocab_size, device=target.device)
+        super().__init__(arch, target, (target.final_boundary,), ids)
+        tensors = {
+            name: tensor.to(self.device, self.dtype) for name, tensor in weights.tensors.items()
+        }
+        self._embedding = tensors.pop("embed_tokens.weight", target.embedding.detach())
+        self._target = target
+        self._fc, self._fc_bias = tensors["fc.weight"], tensors.get("fc.bias")
+        self._blocks = [LlamaBlock(arch, tensors, i, qk_norm=False) for i in range(arch.num_layers)]
+        self._tensors = tensors
+
+    @classmethod
+    def load(cls, folder: Path, target: TargetModel) -> Eagle1Draft:
+        """Read a draft folder for `target`. Raises CheckpointError when it does not fit."""
+        return cls(read_eagle1(folder), target)
+
+    @property
+    def parameters(self) -> int:
+        """Trained parameters, without embedding and head of the target."""
+        own = [*self._tensors.values()]
+        own += [self._embedding] if self.architecture.own_embedding else []
+        return sum(tensor.numel() for tensor in own)
+
+    def read(self, features: torch.Tensor) -> torch.Tensor:
+        """The final states [m, d] as they are."""
+        return features
+
+    def forward(
+        self,
+        stream: torch.Tensor,
+        ids: torch.Tensor,
+        angles: Angles,
+        mask: torch.Tensor | None,
+        cache: torch.Tensor,
+        first: int,
+    ) -> torch.Tensor:
+        """The predicted final states [m, d]; as `FeatureDraft.forward`."""
+        joined = torch.cat([embedding(ids, self._embedding), stream], dim=-1)
+        x = linear(joined, self._fc, self._fc_bias)
+        for index, (block, own) in enumerate(zip(self._blocks, cache, strict=True)):
+            inputs = block.normed(x, "input_layernorm") if index else x
+            y = x + block.attention(inputs, angles, mask, own, first)
+            x = y + block.mlp(y)
+        return x
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits [m, V], float32, of predicted states [m, d]."""
+        return self._target.logits(hidden).float()
+
+
+def refuse_other_target(arch: Eagle1Architecture, target: TargetModel) -> None:
+    """Raise CheckpointError when the draft was made for another target than `target`."""
+    for what, found, expected in (
+        ("states of width", arch.hidden_size, target.hidden_size),
+        ("a vocabulary of", arch.vocab_size, target.vocab_size),
+    ):
+        if found != expected:
+            raise CheckpointError(
+                f"the draft reads {what} {found}, this target has {expected}: it was trained for "
+                "another target"
+            )

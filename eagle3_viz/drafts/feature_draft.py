@@ -1,0 +1,158 @@
+"""Drafts that read the target's states: positions, cache and tree, whatever their layers are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+
+from eagle3_viz.attention import additive_mask
+from eagle3_viz.config import TreeShape
+from eagle3_viz.drafts.llama_block import Angles, Architecture, Rope
+from eagle3_viz.kv_cache import GROWTH_STEP
+from eagle3_viz.sampling import Draws
+from eagle3_viz.target import TargetModel
+from eagle3_viz.tree import DraftTree, Mark, build_dynamic, build_sampled_chain
+
+
+class FeatureDraft(ABC):
+    """Implements `Draft` and, for the tree builders, `Stepper`.
+
+    Position i of the draft holds the pair (feature of position i, token i + 1) and predicts
+    token i + 2 (MATH.md 3). Keys and values of verified positions come from true features only;
+    those of a tree stand behind them and are dropped with it.
+    """
+
+    def __init__(
+        self,
+        arch: Architecture,
+        target: TargetModel,
+        boundaries: tuple[int, ...],
+        target_ids: torch.Tensor,  # int64 [DV]
+        sliding_window: int | None = None,
+    ) -> None:
+        self.boundaries, self.target_ids = boundaries, target_ids
+        self.vocabulary_size = len(target_ids)
+        self.device, self.dtype = target.device, target.dtype
+        self._layer_count, self._head_dim = arch.num_layers, arch.head_dim
+        self._kv_heads = arch.num_kv_heads
+        self._groups = arch.num_heads // arch.num_kv_heads
+        self._window = sliding_window
+        self._rope = Rope(arch, self.device, self.dtype)
+        self._cache = torch.empty(0)
+        self._capacity = 0
+        self._forget()
+
+    def start(self, first: int) -> None:
+        """A new text begins; its first token is seen through its feature only."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._length = 0  # verified positions
+        self._tree_length = self._tree_level = 0  # rows and levels of the tree behind them
+        self._root_hidden = torch.empty(0)
+        self._root_logits = torch.empty(0)
+        self._beam_hidden = torch.empty(0)  # outputs of the newest level [m, H]
+        self._beam_visible = torch.empty(0)  # tree rows that each of them sees, bool
+
+    @torch.inference_mode()
+    def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
+        """Run m verified positions: features [m, K * d], tokens [m] one further on."""
+        m = len(tokens)
+        self._reserve(self._length + m)
+        ids = torch.tensor(tokens, device=self.device)
+        mask = None
+        if (m > 1 and self._length) or self._window:
+            keys = torch.arange(self._length + m, device=self.device)
+            queries = keys[self._length :]
+            visible = keys[None] <= queries[:, None]
+            mask = additive_mask(self._windowed(visible, queries, keys), self._groups, self.dtype)
+        angles = self._rope.at(self._length, m)
+        stream = self.read(features.to(device=self.device, dtype=self.dtype))
+        hidden = self.forward(stream, ids, angles, mask, self._cache, self._length)
+        self._length += m
+        self._tree_length = 0
+        self._root_hidden = hidden[-1:]
+        self._root_logits = self.logits(hidden[-1:])[0]
+
+    def propose(self, root: int, shape: TreeShape, mark: Mark) -> DraftTree:
+        """A dynamic tree below `root` (MATH.md 2)."""
+        with torch.inference_mode():
+            return build_dynamic(root, self, shape, mark)
+
+    def propose_sampled(
+        self, root: int, depth: int, temperature: float, draws: Draws, mark: Mark
+    ) -> DraftTree:
+        """A chain of depth + 1 tokens drawn from q."""
+        with torch.inference_mode():
+            return build_sampled_chain(root, self, depth, temperature, draws, mark)
+
+    def root_logits(self) -> torch.Tensor:
+        """Logits [DV] at the last verified position, float32; starts a new tree."""
+        self._tree_length = self._tree_level = 0
+        self._beam_hidden = self._root_hidden
+        self._beam_visible = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
+        return self._root_logits
+
+    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+        """Feed the next level of the tree; logits [m, DV], float32. All rows share a position."""
+        m, first = len(draft_ids), self._length + self._tree_length
+        self._reserve(first + m)
+        position = self._length + self._tree_level
+        own = torch.eye(m, dtype=torch.bool, device=self.device)
+        self._beam_visible = torch.cat([self._beam_visible[parents], own], dim=1)
+        visible = torch.cat([own.new_ones((m, self._length)), self._beam_visible], dim=1)
+        if self._window:
+            queries = own.new_full((m,), position, dtype=torch.int64)
+            visible = self._windowed(visible, queries, self._tree_key_positions(m))
+        mask = additive_mask(visible, self._groups, self.dtype)
+        ids, hidden = self.target_ids[draft_ids], self._beam_hidden[parents]
+        angles = self._rope.at(position, 1)
+        hidden = self.forward(hidden, ids, angles, mask, self._cache, first)
+        self._tree_length += m
+        self._tree_level += 1
+        self._beam_hidden = hidden
+        return self.logits(hidden)
+
+    @abstractmethod
+    def read(self, features: torch.Tensor) -> torch.Tensor:
+        """What the layers take as feature, [m, H], from the target's states [m, K * d]."""
+
+    @abstractmethod
+    def forward(
+        self,
+        stream: torch.Tensor,  # [m, H], of `read`, or outputs of the level before
+        ids: torch.Tensor,  # int64 [m], target ids
+        angles: Angles,
+        mask: torch.Tensor | None,
+        cache: torch.Tensor,  # [layers, 2, 1, KV, capacity, hd], written at `first` onwards
+        first: int,
+    ) -> torch.Tensor:
+        """Outputs [m, H]: what is fed back as feature, and what `logits` reads."""
+
+    @abstractmethod
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits [m, DV], float32, of outputs [m, H]."""
+
+    def _tree_key_positions(self, width: int) -> torch.Tensor:
+        """Positions of all keys in the cache, the verified ones and every level of the tree."""
+        verified = torch.arange(self._length, device=self.device)
+        levels = torch.arange(self._tree_level + 1, device=self.device)
+        return torch.cat([verified, self._length + levels.repeat_interleave(width)])
+
+    def _windowed(
+        self, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor
+    ) -> torch.Tensor:
+        window = self._window
+        return visible if window is None else visible & (keys[None] > queries[:, None] - window)
+
+    def _reserve(self, tokens: int) -> None:
+        if tokens <= self._capacity:
+            return
+        capacity = -(-tokens // GROWTH_STEP) * GROWTH_STEP
+        shape = (self._layer_count, 2, 1, self._kv_heads, capacity, self._head_dim)
+        cache = torch.zeros(shape, dtype=self.dtype, device=self.device)
+        if self._capacity:
+            cache[..., : self._capacity, :] = self._cache
+        self._cache, self._capacity = cache, capacity
+        self._rope.reserve(capacity)
