@@ -7,7 +7,7 @@ from typing import Literal
 
 from eagle3_viz.records import RecordLevel
 
-Method = Literal["ar", "eagle3"]
+Method = Literal["ar", "eagle2", "eagle3"]
 Rule = Literal["greedy", "topk", "sample"]
 
 

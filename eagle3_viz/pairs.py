@@ -20,7 +20,7 @@ from eagle3_viz.dequantize import without_progress_bars
 from eagle3_viz.device import choose_device, choose_dtype
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.checkpoints import CheckpointError
-from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.drafts.loading import load_draft
 from eagle3_viz.embedded import PairError, Progress
 from eagle3_viz.pair_specs import EMBEDDED, KNOWN_PAIRS, find_spec, is_local
 from eagle3_viz.target import TargetError, TargetModel
@@ -146,7 +146,7 @@ def _load_halves(
     device: torch.device,
     trust_remote_code: bool,
     report: Progress,
-) -> tuple[TargetModel, Eagle3Draft | None]:
+) -> tuple[TargetModel, Draft | None]:
     report(f"Loading the target {pair.target_source.name}", 1, 3)
     with _load_errors("target", pair.target_source.name):
         target = TargetModel.load(
@@ -156,7 +156,7 @@ def _load_halves(
         return target, None
     report(f"Loading the draft {pair.draft_source.name}", 2, 3)
     with _load_errors("draft", pair.draft_source.name):
-        return target, Eagle3Draft.load(pair.draft_folder, target)
+        return target, load_draft(pair.draft_folder, target)
 
 
 @contextmanager

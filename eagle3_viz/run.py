@@ -14,7 +14,7 @@ import torch
 
 from eagle3_viz import provenance
 from eagle3_viz.chat import encode_chat, template_sha256
-from eagle3_viz.config import DecodeConfig
+from eagle3_viz.config import DecodeConfig, Method
 from eagle3_viz.decode import decode
 from eagle3_viz.records import Cycle, Prefill
 from eagle3_viz.tokens import token_bytes
@@ -34,11 +34,10 @@ def run(
 ) -> Generator[Trace, None, None]:
     """Decode `prompt`; yields the same growing Trace after prefill and after each cycle.
 
-    Raises ValueError when the pair has no draft but the method needs one, or the prompt does not
-    fit the context.
+    Raises ValueError when the pair has no draft for the method, or the prompt does not fit the
+    context.
     """
-    if config.method != "ar" and pair.draft is None:
-        raise ValueError(f"method {config.method!r} needs a draft; {pair.name} has none")
+    refuse_other_method(pair, config.method)
     prompt_ids = encode_chat(pair.tokenizer, prompt, system)
     trace = Trace(_header(pair, prompt, prompt_ids, config, baseline))
     table = vocabulary_bytes(pair.tokenizer)
@@ -50,6 +49,19 @@ def run(
         else:
             trace.cycles.append(record)
         yield trace
+
+
+def refuse_other_method(pair: LoadedPair, method: Method) -> None:
+    """Raise ValueError when the pair's draft cannot draft by `method`."""
+    if method == "ar":
+        return
+    if pair.draft is None:
+        raise ValueError(f"method {method!r} needs a draft; {pair.name} has none")
+    if method not in pair.draft.methods:
+        usable = " or ".join(map(repr, pair.draft.methods))
+        raise ValueError(
+            f"method {method!r} cannot use the draft of {pair.name}, which is for {usable}"
+        )
 
 
 def measure_baseline(

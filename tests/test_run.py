@@ -17,12 +17,15 @@ from eagle3_viz import trace_check, trace_file
 from eagle3_viz.chat import encode_chat
 from eagle3_viz.config import DecodeConfig, Sampling, TreeShape
 from eagle3_viz.decode import decode
+from eagle3_viz.drafts.eagle1 import Eagle1Draft
 from eagle3_viz.pairs import LoadedPair
 from eagle3_viz.records import Cycle
 from eagle3_viz.run import measure_baseline, run, vocabulary_bytes, with_baseline
 from eagle3_viz.trace import ModelSource, Trace
+from eagle3_viz.training.eagle1_objective import fresh_eagle1
 from tests.test_trace_file import differences
 from tests.tiny_models import OracleDraft, stock_model, tiny_draft, tiny_target
+from tests.training_heads import EAGLE1
 
 PADDING = 7  # rows of the embedding beyond the tokenizer
 TEMPLATE = (
@@ -199,6 +202,20 @@ def test_a_pair_without_a_draft_runs_autoregression_only() -> None:
         next(run(alone, "Hi", DecodeConfig()))
     *_, trace = run(alone, "Hi", DecodeConfig(method="ar", max_new_tokens=4))
     assert len(trace.tokens) == 4
+
+
+def test_a_draft_runs_by_the_methods_it_is_for() -> None:
+    target = pair().target
+    weights = fresh_eagle1(replace(EAGLE1, vocab_size=target.vocab_size), seed=0)
+    head = with_draft(Eagle1Draft(weights, target))
+    with pytest.raises(ValueError, match=r"'eagle3' cannot use the draft of tiny, .* for 'eagle2'"):
+        next(run(head, "Hi", DecodeConfig()))
+    *_, alone = run(head, "Hi", DecodeConfig(method="ar", max_new_tokens=9))
+    *_, drafted = run(head, "Hi", DecodeConfig(method="eagle2", max_new_tokens=9))
+    assert drafted.tokens == alone.tokens
+    assert drafted.header.method == "eagle2"
+    loaded = trace_file.from_bytes(trace_file.to_bytes(drafted))
+    assert loaded.tokens == drafted.tokens
 
 
 def test_a_prompt_longer_than_the_context_is_refused() -> None:

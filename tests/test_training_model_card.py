@@ -68,13 +68,19 @@ def test_the_card_states_the_facts_of_the_provenance() -> None:
         ("independent", ("`LlamaForCausalLM` as transformers saves it", "`assistant_model`")),
     ],
 )
-def test_a_draft_that_this_program_does_not_run_names_those_that_do(
+def test_a_draft_names_the_programs_that_read_its_layout(
     objective: Any, told: tuple[str, ...]
 ) -> None:
     text = card(objective=objective)
-    assert "In a program that reads its layout (below), with the target it was made for" in text
     assert all(fact in text for fact in told)
-    assert "eagle3_viz decode" not in text
+
+
+def test_the_card_says_how_this_program_runs_the_draft() -> None:
+    plain = 'eagle3_viz decode "Tell me a story." --draft tiny-draft'
+    assert f"{plain}\n" in card() and f"{plain} --method eagle2\n" in card(objective="eagle1")
+    other = card(objective="independent")
+    assert "In a program that reads its layout (below), with the target it was made for" in other
+    assert "eagle3_viz decode" not in other
 
 
 def test_what_was_not_measured_has_no_section() -> None:

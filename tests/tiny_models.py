@@ -230,6 +230,7 @@ class OracleDraft:
         self.stock, self.prompt, self.ids, self.noise = stock, list(prompt), list(ids), noise
         self.vocabulary_size = len(self.ids)
         self.boundaries: tuple[int, ...] = ()
+        self.methods = ("eagle3",)
         self.known: dict[tuple[int, ...], torch.Tensor] = {}
         self.text: list[int] = []
         self.paths: list[list[int]] = []

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from eagle3_viz.cli.option_types import DTYPES, device, seed, text
 from eagle3_viz.cli.terminal import one_line
 from eagle3_viz.cli.train_arguments import add_train
-from eagle3_viz.config import DecodeConfig, Rule, Sampling, TreeShape
+from eagle3_viz.config import DecodeConfig, Method, Rule, Sampling, TreeShape
 from eagle3_viz.pair_specs import KNOWN_PAIRS
 
 PROGRAM = "python -m eagle3_viz"
@@ -66,7 +66,7 @@ _DECODE = (
 def _add_decode(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", type=text, help="what to ask; - reads standard input")
     parser.add_argument("--system", type=text, help="system message")
-    parser.add_argument("--method", choices=("ar", "eagle3"), default="eagle3")
+    parser.add_argument("--method", choices=get_args(Method), default="eagle3")
     parser.add_argument("--compare", action="store_true", help="run autoregression as well")
     models = parser.add_argument_group(
         f"models (default: {KNOWN_PAIRS[0].name}, the embedded pair)"

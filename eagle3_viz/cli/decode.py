@@ -17,7 +17,7 @@ from eagle3_viz.cli.report import circumstances, comparison, measured
 from eagle3_viz.cli.terminal import GREEN, VIOLET, TokenStream, aligned, painted, uses_colour
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
-from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.drafts.feature_draft import FeatureDraft
 from eagle3_viz.metrics import summary
 from eagle3_viz.pairs import LoadedPair, PairError, load_pair
 from eagle3_viz.records import Origin
@@ -91,7 +91,7 @@ def with_draft_kind(pair: LoadedPair, kind: str, seed: int) -> LoadedPair:
     """The pair with its draft made bad on purpose, and a provenance that says so."""
     if kind == "trained":
         return pair
-    if not isinstance(pair.draft, Eagle3Draft) or pair.draft_source is None:
+    if not isinstance(pair.draft, FeatureDraft) or pair.draft_source is None:
         raise Failure(f"--draft-kind {kind} needs a trained draft to start from")
     turned = RandomDraft(pair.draft, seed) if kind == "random" else LeastLikelyDraft(pair.draft)
     source = replace(pair.draft_source, name=f"{pair.draft_source.name} ({kind})")

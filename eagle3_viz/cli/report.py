@@ -13,7 +13,7 @@ from eagle3_viz.wording import counted
 
 Row = tuple[str, str]
 
-METHODS = {"eagle3": "EAGLE-3", "ar": "AR"}
+METHODS = {"eagle2": "EAGLE-2", "eagle3": "EAGLE-3", "ar": "AR"}
 FINISHES: dict[Finish | None, str] = {
     "eos": "the answer is complete",
     "length": "the token limit is reached",

@@ -21,7 +21,7 @@ class _TurnedDraft:
         self._stepper = draft
         self.vocabulary_size = draft.vocabulary_size
         self.target_ids = draft.target_ids
-        self.boundaries = draft.boundaries
+        self.boundaries, self.methods = draft.boundaries, draft.methods
 
     def turn(self, logits: torch.Tensor) -> torch.Tensor:
         """The logits to propose from, [..., DV] float32."""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import torch
 
-from eagle3_viz.config import TreeShape
+from eagle3_viz.config import Method, TreeShape
 from eagle3_viz.sampling import Draws
 from eagle3_viz.tree import DraftTree, Mark
 
@@ -14,11 +14,13 @@ from eagle3_viz.tree import DraftTree, Mark
 class Draft(Protocol):
     """A draft model: keeps the state of verified positions, proposes trees beyond them.
 
+    methods          names of the methods that draft with it.
     vocabulary_size  DV, tokens that it can propose.
     boundaries       states of the target that it reads (`Taps`), in their order; () for none.
     target_ids       int64 [DV], rising: the target token of each row of the draft's head.
     """
 
+    methods: tuple[Method, ...]
     vocabulary_size: int
     boundaries: tuple[int, ...]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch.nn.functional import embedding, linear
 
+from eagle3_viz.config import Method
 from eagle3_viz.drafts.draft_folder import CheckpointError
 from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights, read_eagle1
 from eagle3_viz.drafts.feature_draft import FeatureDraft
@@ -20,6 +21,8 @@ class Eagle1Draft(FeatureDraft):
     fc joins embedding and feature, layer 0 has no norm before its attention, and there is no norm
     behind the last layer: the output stands for a state that was normed already.
     """
+
+    methods: tuple[Method, ...] = ("eagle2",)
 
     def __init__(self, weights: Eagle1Weights, target: TargetModel) -> None:
         refuse_other_target(weights.architecture, target)

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch.nn.functional import embedding, linear
 
+from eagle3_viz.config import Method
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 from eagle3_viz.drafts.checkpoints import CheckpointError, read_eagle3
 from eagle3_viz.drafts.feature_draft import FeatureDraft
@@ -16,6 +17,8 @@ from eagle3_viz.target import TargetModel
 
 class Eagle3Draft(FeatureDraft):
     """Reads the target's taps through fc, has a head of its own over the draft vocabulary."""
+
+    methods: tuple[Method, ...] = ("eagle3",)
 
     def __init__(self, weights: Eagle3Weights, target: TargetModel) -> None:
         boundaries = weights.architecture.boundaries or target.default_boundaries

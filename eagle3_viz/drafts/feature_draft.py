@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 
 from eagle3_viz.attention import additive_mask
-from eagle3_viz.config import TreeShape
+from eagle3_viz.config import Method, TreeShape
 from eagle3_viz.drafts.llama_block import Angles, Architecture, Rope
 from eagle3_viz.kv_cache import GROWTH_STEP
 from eagle3_viz.sampling import Draws
@@ -22,6 +22,8 @@ class FeatureDraft(ABC):
     token i + 2 (MATH.md 3). Keys and values of verified positions come from true features only;
     those of a tree stand behind them and are dropped with it.
     """
+
+    methods: tuple[Method, ...]
 
     def __init__(
         self,

@@ -22,13 +22,16 @@ NAME_LIMIT = 100  # characters of a name that comes from a file
 
 @dataclass(frozen=True)
 class Kind:
-    """What the card says of every draft of one objective; decoded: this program runs it."""
+    """What the card says of every draft of one objective.
+
+    options: what `decode` takes besides the folder; None where this program does not run it.
+    """
 
     title: str
     what: str
     layout: str
     tag: str
-    decoded: bool
+    options: str | None
 
 
 _EAGLE3_LAYOUT = (
@@ -43,7 +46,7 @@ KINDS: Mapping[Objective, Kind] = {
         "outputs (training-time test).",
         _EAGLE3_LAYOUT,
         "eagle3",
-        decoded=True,
+        options="",
     ),
     "eagle3-no-ttt": Kind(
         "EAGLE-3 draft without training-time test",
@@ -52,7 +55,7 @@ KINDS: Mapping[Objective, Kind] = {
         "comparison.",
         _EAGLE3_LAYOUT,
         "eagle3",
-        decoded=True,
+        options="",
     ),
     "eagle1": Kind(
         "EAGLE-1 draft",
@@ -61,7 +64,7 @@ KINDS: Mapping[Objective, Kind] = {
         "The published EAGLE-1 layout: `fc`, `layers.*`. The published EAGLE code reads it; SGLang "
         "reads the same tensors under the architecture name `LlamaForCausalLMEagle`.",
         "eagle",
-        decoded=False,
+        options=" --method eagle2",
     ),
     "independent": Kind(
         "Independent draft",
@@ -70,7 +73,7 @@ KINDS: Mapping[Objective, Kind] = {
         "A `LlamaForCausalLM` as transformers saves it, for every engine that runs Llama models. "
         "transformers drafts with it as the `assistant_model` of `generate`.",
         "draft-model",
-        decoded=False,
+        options=None,
     ),
 }
 
@@ -103,10 +106,11 @@ def _head(provenance: Provenance, kind: Kind, licence: str) -> str:
 
 def _use(kind: Kind, folder_name: str) -> str:
     terms = "the target it was made for, under the chat template it was trained on"
-    if not kind.decoded:
+    if kind.options is None:
         return f"In a program that reads its layout (below), with {terms}."
     place = shlex.quote(_plain(folder_name))
-    return f'With {terms}:\n\n    python -m eagle3_viz decode "Tell me a story." --draft {place}'
+    command = f'python -m eagle3_viz decode "Tell me a story." --draft {place}{kind.options}'
+    return f"With {terms}:\n\n    {command}"
 
 
 def _layout(provenance: Provenance, kind: Kind, tensors: Mapping[str, torch.Tensor]) -> str:
