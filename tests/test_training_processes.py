@@ -63,3 +63,19 @@ def test_an_error_in_the_first_process_ends_the_others(tmp_path: Path) -> None:
         raise RuntimeError("mine")
     with pytest.raises(ProcessLookupError):
         os.kill(int(log.read_text()), 0)
+
+
+def test_a_lost_process_is_named_in_place_of_the_error_that_it_caused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ChildFailed, match=r"process 1 ended with status -9; see .*process-1\.log"),
+        several(2, ["-c", "import os; os.kill(os.getpid(), 9)"], tmp_path),
+    ):
+        raise RuntimeError("connection reset by peer")
+
+
+def test_an_error_that_all_processes_met_is_shown_as_it_is(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match=r"^no such file$"),
+        several(2, ["-c", "raise SystemExit('error: no such file')"], tmp_path),
+    ):
+        raise ValueError("no such file")

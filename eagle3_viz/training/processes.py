@@ -10,11 +10,13 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 ENDING_SECONDS = 60.0  # for the others to end after the first has
+DYING_SECONDS = 1.0  # from a lost connection to the end of the process that was behind it
 GOOD_ENDS = (0, 130)  # finished, or stopped together with the first by Ctrl-C
 
 
@@ -28,8 +30,8 @@ def several(count: int, program: Sequence[str], logs: Path) -> Iterator[None]:
     """Make this process the first of `count` for as long as the block runs.
 
     The others run Python with `program` ("-m", module, options); what they print goes to
-    `logs`/process-N.log. Every process gets its share of the cores. Raises ChildFailed when the
-    block ends well and another process did not.
+    `logs`/process-N.log. Every process gets its share of the cores. Raises ChildFailed when another
+    process ends badly, also when that is what ended the block.
     """
     if count == 1 or launched():
         yield
@@ -49,6 +51,11 @@ def several(count: int, program: Sequence[str], logs: Path) -> Iterator[None]:
     try:
         yield
         _expect_success(others, logs)
+    except ChildFailed:
+        raise
+    except Exception as error:
+        _expect_no_earlier_end(others, logs, error)
+        raise
     finally:
         for process in others:
             process.kill()
@@ -86,6 +93,25 @@ def _expect_success(others: Sequence[subprocess.Popen[bytes]], logs: Path) -> No
             raise ChildFailed(f"process {rank} did not end; see {_log(logs, rank)}") from None
         if status not in GOOD_ENDS:
             raise ChildFailed(f"process {rank} ended with status {status}; see {_log(logs, rank)}")
+
+
+def _expect_no_earlier_end(
+    others: Sequence[subprocess.Popen[bytes]], logs: Path, error: Exception
+) -> None:
+    """Name the process that ended before `error`: all the first knows of it is a lost connection.
+
+    Where all processes met the same error, it is the one to show.
+    """
+    deadline = time.monotonic() + DYING_SECONDS
+    while all(process.poll() is None for process in others) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for rank, process in enumerate(others, start=1):
+        status, log = process.poll(), _log(logs, rank)
+        if status is None or status in GOOD_ENDS or str(error) in log.read_text(errors="replace"):
+            continue
+        raise ChildFailed(
+            f"process {rank} ended with status {status}; see {log}. What followed here: {error}"
+        ) from error
 
 
 def _log(logs: Path, rank: int) -> Path:
