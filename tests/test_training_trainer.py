@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from eagle3_viz.training.checkpoint import FILE, Progress
+from eagle3_viz.training.checkpoint import FILE, Progress, load_checkpoint, save_checkpoint
 from eagle3_viz.training.conversations import ALL, Conversation, DataError
 from eagle3_viz.training.features import FeatureStore, extract
 from eagle3_viz.training.log import EvaluationRow, LogRow, read_evaluations, read_log
@@ -237,6 +237,18 @@ def test_a_checkpoint_of_another_job_is_refused_naming_what_differs(
     assert len(read_log(tmp_path)) == 1
 
 
+def test_a_part_that_differs_is_named_and_not_the_whole_it_belongs_to(tmp_path: Path) -> None:
+    job = {"objective": "eagle3", "architecture": {"hidden_size": 32, "draft_vocab_size": 40}}
+    save_checkpoint(tmp_path, Progress(), job, {})
+    other = {"objective": "eagle1", "architecture": {"hidden_size": 32, "bias": True}}
+    differences = (
+        "objective was 'eagle3', now 'eagle1'; architecture.bias was None, now True; "
+        "architecture.draft_vocab_size was 40, now None"
+    )
+    with pytest.raises(DataError, match=differences):
+        load_checkpoint(tmp_path, other)
+
+
 def test_a_checkpoint_of_other_text_is_refused(
     tmp_path: Path, store: FeatureStore, heldout: FeatureStore
 ) -> None:
@@ -305,8 +317,21 @@ def test_a_job_that_is_stopped_at_its_end_is_evaluated_nevertheless(
     assert [(row.step, row.domain) for row in rows] == [(last, ALL), (last, "a"), (last, "b")]
 
 
-def test_text_without_a_prediction_is_refused(tmp_path: Path) -> None:
+def test_text_without_a_prediction_is_refused(tmp_path: Path, store: FeatureStore) -> None:
     texts = [Conversation((1, 2, 3), 2), Conversation((4, 5), 1)]
     extract(shared_target(), texts, tmp_path / "features", target_name="tiny")
-    with pytest.raises(DataError, match="nothing to predict"):
-        tiny_trainer(tmp_path / "out", FeatureStore(tmp_path / "features"))
+    empty = FeatureStore(tmp_path / "features")
+    with pytest.raises(DataError, match=r"training text .* nothing to predict"):
+        tiny_trainer(tmp_path / "out", empty)
+    with pytest.raises(DataError, match=r"held-out text .* nothing to predict"):
+        tiny_trainer(tmp_path / "out", store, heldout=empty)
+
+
+def test_the_last_step_is_logged_whatever_the_interval(tmp_path: Path, store: FeatureStore) -> None:
+    last = tiny_trainer(tmp_path, store, log_steps=4).run().step
+    assert last % 4
+    assert [row.step for row in read_log(tmp_path)] == [*range(4, last, 4), last]
+
+
+def test_every_seed_that_can_be_named_trains(tmp_path: Path, store: FeatureStore) -> None:
+    assert tiny_trainer(tmp_path, store, tokens=100, seed=2**63 - 1).run().step > 0

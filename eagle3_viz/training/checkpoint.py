@@ -54,13 +54,25 @@ def load_checkpoint(
         with safe_open(path, framework="pt") as file:
             record = file.metadata() or {}
             progress = Progress(**json.loads(record["progress"]))
-            found = json.loads(record["job"])
+            found = _flat(dict(json.loads(record["job"])))
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is damaged or of another version ({error})") from None
-    wanted = json.loads(json.dumps(job))
-    differing = sorted(key for key in wanted | found if wanted.get(key) != found.get(key))
+    wanted = _flat(json.loads(json.dumps(job)))
+    differing = [key for key in wanted | found if wanted.get(key) != found.get(key)]
     if differing:
+        differing.sort(key=lambda key: ("." in key, key))  # the whole before its parts
         shown = "; ".join(f"{k} was {found.get(k)!r}, now {wanted.get(k)!r}" for k in differing)
         raise DataError(f"{path} belongs to another job: {shown[:400]}. Train into another folder")
     return progress, state
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """Nested values by names joined with dots, so that a difference can be named."""
+    flat: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{inner}": part for inner, part in _flat(value).items()}
+        else:
+            flat[name] = value
+    return flat

@@ -94,7 +94,7 @@ class Trainer:
 
     The same arguments give the same run whatever the number of processes, but for rounding; a
     folder with a checkpoint is gone on with. Raises DataError when that belongs to another job,
-    and when no conversation of `store` is long enough to predict a token.
+    and when no conversation of either store is long enough to predict a token.
     """
 
     def __init__(
@@ -122,11 +122,12 @@ class Trainer:
             config.learning_rate, config.warmup_steps, config.tokens, config.decay_share
         )
         self._lengths = store.lengths()
-        if not any(anchors_of(*pair) for pair in self._lengths):
-            raise DataError(
-                f"none of the {len(store)} conversations has a response of two tokens or more: "
-                "there is nothing to predict"
-            )
+        for name, text in (("training", store), ("held-out", heldout)):
+            if text is not None and not any(anchors_of(*pair) for pair in text.lengths()):
+                raise DataError(
+                    f"none of the {len(text)} conversations of the {name} text has a response of "
+                    "two tokens or more: there is nothing to predict"
+                )
         self._job = self._identity()
         folder.mkdir(parents=True, exist_ok=True)
         self.progress = Progress()
@@ -154,7 +155,7 @@ class Trainer:
                 due = self._main and time.monotonic() - saved > config.checkpoint_seconds
                 window.append(self._step(stream, interrupted(), due))
                 stop, due = bool(window[-1].sums[-1]), bool(window[-1].sums[-2])
-                if self.progress.step % config.log_steps == 0:
+                if self.finished or self.progress.step % config.log_steps == 0:
                     self._log_row()
                 if self.finished or self._crossed(config.evaluate_tokens, window[-1]):
                     self.evaluate()
@@ -212,9 +213,8 @@ class Trainer:
         batch = pack(examples, self._objective.steps, self._objective.source).to(
             self._accelerator.device
         )
-        noise = torch.Generator().manual_seed(
-            (self._config.seed * 1_000_003 + place.epoch) * 1_000_003 + place.index
-        )
+        draws = (self._config.seed * 1_000_003 + place.epoch) * 1_000_003 + place.index
+        noise = torch.Generator().manual_seed(draws % 2**63)  # what a generator takes
         outcome = self._objective.outcome(self.masters.copies, batch, noise)
         (outcome.loss / (self._config.batch_tokens * self._config.micro_batches)).backward()
         return torch.cat(
