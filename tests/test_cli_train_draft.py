@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoModelForCausalLM
 
-from eagle3_viz.cli import arguments
+from eagle3_viz.cli import arguments, train_draft
 from eagle3_viz.cli.main import main
 from eagle3_viz.drafts.checkpoints import read_eagle3
 from eagle3_viz.training.conversations import ALL, Conversation, to_line
@@ -82,8 +84,36 @@ def test_a_run_leaves_a_draft_with_its_card_and_two_logs(
     before = (draft / "model.safetensors").stat().st_mtime_ns
     assert main(argv) == 0  # finished: nothing is done twice
     assert (draft / "model.safetensors").stat().st_mtime_ns == before
+    weights = (draft / "model.safetensors").read_bytes()
+    shutil.rmtree(draft)  # as if it had been killed before it published
+    assert main(argv) == 0
+    assert (draft / "model.safetensors").read_bytes() == weights
+    assert json.loads((draft / "provenance.json").read_text())["accuracy"] == provenance["accuracy"]
     assert len(read_evaluations(tmp_path / "run")) == 3 * 3
     assert " ".join(f"{a:.3f}" for a in scored[-1].accuracy) in capsys.readouterr().out
+
+
+def test_held_out_text_that_is_too_short_for_a_later_step_has_no_accuracy_there(
+    inputs: Path, tmp_path: Path
+) -> None:
+    short = tmp_path / "short.jsonl"
+    short.write_text(to_line(Conversation((1, 2, 3, 4, 5, 6), 4)))
+    argv = command(inputs, tmp_path / "run", *SMALL, "--tokens", "300", "--processes", "1")
+    assert main([*argv, "--heldout", str(short)]) == 0
+    provenance = json.loads((tmp_path / "run" / "draft" / "provenance.json").read_text())
+    assert len(provenance["accuracy"]) == 1
+
+
+def test_a_gpu_that_is_named_is_for_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["train", "draft", "--out", str(tmp_path), "--data", "d", "--processes", "2"]
+    assert main([*argv, "--device", "cuda:1"]) == 1
+    assert "--device cuda:1 is one GPU and 2 processes take one each" in capsys.readouterr().err
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setattr(train_draft, "cores", lambda: 2)
+    counts = [train_draft._usual_processes(4, device) for device in (None, "cuda", "cuda:1", "cpu")]
+    assert counts == [4, 4, 1, 2]
 
 
 @pytest.mark.slow

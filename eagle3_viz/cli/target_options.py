@@ -14,10 +14,12 @@ from eagle3_viz.pairs import LoadedPair, load_pair
 from eagle3_viz.trace import ModelSource
 
 
-def load_target(args: argparse.Namespace, stream: TextIO) -> LoadedPair:
+def load_target(
+    args: argparse.Namespace, stream: TextIO, place: torch.device | None = None
+) -> LoadedPair:
     """The target of `train_arguments.add_target`'s options, without a draft; progress on `stream`.
 
-    Raises Failure or PairError.
+    It goes to `place`, or where the options say. Raises Failure or PairError.
     """
     if args.device and args.device.startswith("cuda") and not torch.cuda.is_available():
         raise Failure(f"--device {args.device}: torch finds no CUDA device here, use --device cpu")
@@ -26,7 +28,7 @@ def load_target(args: argparse.Namespace, stream: TextIO) -> LoadedPair:
         return load_pair(
             target=location,
             dtype=getattr(torch, args.dtype) if args.dtype else None,
-            device=torch.device(args.device) if args.device else None,
+            device=place or (torch.device(args.device) if args.device else None),
             progress=progress,
             trust_remote_code=args.trust_remote_code,
         )

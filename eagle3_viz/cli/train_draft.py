@@ -12,7 +12,12 @@ def draft(args: argparse.Namespace) -> int:
     """Run the options of `train draft` or `train independent`; returns the exit status."""
     if args.out.exists() and not args.out.is_dir():
         raise Failure(f"--out needs a folder, {args.out} is a file: name another place")
-    count = args.processes or _usual_processes(args.micro_batches)
+    count = args.processes or _usual_processes(args.micro_batches, args.device)
+    if count > 1 and _names_a_gpu(args.device):
+        raise Failure(
+            f"--device {args.device} is one GPU and {count} processes take one each: use "
+            "--device cuda, or one process"
+        )
     if args.micro_batches % count:
         raise Failure(
             f"--micro-batches {args.micro_batches} cannot be shared out over {count} processes"
@@ -24,12 +29,18 @@ def draft(args: argparse.Namespace) -> int:
         return run(args)
 
 
-def _usual_processes(micro_batches: int) -> int:
+def _usual_processes(micro_batches: int, device: str | None) -> int:
     """As many as share the micro-batches evenly: one a GPU, on a CPU at most one a core.
 
     Two processes of one thread each are faster and steadier than one of two threads.
     """
     import torch
 
-    places = torch.cuda.device_count() or cores()
+    if _names_a_gpu(device):
+        return 1
+    places = (device != "cpu" and torch.cuda.device_count()) or cores()
     return max(n for n in range(1, min(places, micro_batches) + 1) if micro_batches % n == 0)
+
+
+def _names_a_gpu(device: str | None) -> bool:
+    return device is not None and ":" in device

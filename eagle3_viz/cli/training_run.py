@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from itertools import takewhile
+from math import isfinite
 from pathlib import Path
 from typing import TextIO
 
@@ -24,7 +26,7 @@ from eagle3_viz.embedded import PairError
 from eagle3_viz.pairs import LoadedPair
 from eagle3_viz.training.checkpoint import Progress
 from eagle3_viz.training.conversations import ALL, fingerprint
-from eagle3_viz.training.draft_provenance import Provenance, passes_of
+from eagle3_viz.training.draft_provenance import Provenance, passes_of, steps_of
 from eagle3_viz.training.features import FeatureStore
 from eagle3_viz.training.log import EvaluationRow, LogRow, read_evaluations, read_log
 from eagle3_viz.training.products import make_product
@@ -46,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     with as_failure(*_ERRORS):
         accelerator = accelerator_for(args.device)
         with _voice(accelerator) as stream:
-            pair = load_target(args, stream)
+            pair = load_target(args, stream, accelerator.device)
             texts = read_texts(args.data, args.heldout, pair.target, args.conversations)
             store, heldout = _features(args, pair, texts, accelerator, stream)
             recipe = _recipe(args)
@@ -163,8 +165,18 @@ class _Job:
             log=logged[0],
             evaluations=logged[1],
         )
+        if main and trainer.finished:
+            self._publish_what_is_missing(trainer.progress, logged[1])
         with self._watch:
             return trainer.run()
+
+    def _publish_what_is_missing(
+        self, progress: Progress, evaluations: Sequence[EvaluationRow]
+    ) -> None:
+        """Publish the draft of a finished job that was killed between its checkpoint and that."""
+        if steps_of(self._args.out / "draft") != progress.step:
+            self._scored = next((row for row in reversed(evaluations) if row.domain == ALL), None)
+            self._publish(progress)
 
     @property
     def config(self) -> TrainConfig:
@@ -194,9 +206,12 @@ class _Job:
 
     def checkpoint(self, progress: Progress) -> None:
         """Show the checkpoint and publish the draft as it is."""
+        self._publish(progress)
+        self._watch.checkpoint(progress.step)
+
+    def _publish(self, progress: Progress) -> None:
         if self._made.publish is not None:
             self._made.publish(self._args.out / "draft", self._provenance(progress))
-        self._watch.checkpoint(progress.step)
 
     def summary(self, progress: Progress) -> list[tuple[str, str]]:
         """What came out, as rows of label and value."""
@@ -229,7 +244,7 @@ class _Job:
             steps=progress.step,
             token_passes=progress.tokens,
             seconds=round(progress.seconds),
-            accuracy=scored.accuracy if scored else (),
+            accuracy=tuple(takewhile(isfinite, scored.accuracy)) if scored else (),
             coverage=coverage_by_domain(vocabulary, texts.heldout or texts.train),
             started_from=self._recipe.start.name if self._recipe.start else None,
             started_token_passes=passes_of(self._recipe.start) if self._recipe.start else 0,

@@ -70,9 +70,18 @@ class Provenance:
 
 def passes_of(folder: Path) -> int:
     """Response tokens that a draft and what it was started from have been passed; 0 if unknown."""
+    passed, before = (_count(folder, name) for name in ("token_passes", "started_token_passes"))
+    return 0 if passed is None or before is None else passed + before
+
+
+def steps_of(folder: Path) -> int | None:
+    """Optimizer steps that the draft in `folder` was trained for; None if unknown."""
+    return _count(folder, "steps")
+
+
+def _count(folder: Path, name: str) -> int | None:
     try:
         with (folder / PROVENANCE).open("rb") as file:
-            record = json.loads(file.read(MAX_BYTES))
-        return int(record["token_passes"]) + int(record["started_token_passes"])
+            return int(json.loads(file.read(MAX_BYTES))[name])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return 0
+        return None

@@ -44,9 +44,14 @@ def read_texts(
 
 
 def accelerator_for(device: str | None) -> Accelerator:
-    """The link between the processes of a job, on GPUs where there are any."""
+    """The link between the processes of a job, on GPUs where there are any.
+
+    Of several processes each takes a GPU of its own, one alone takes the one that `device` names.
+    """
     patience = InitProcessGroupKwargs(timeout=PATIENCE)
     cpu = device == "cpu" or not torch.cuda.is_available()
+    if device and ":" in device and not cpu:
+        torch.cuda.set_device(device)
     return Accelerator(cpu=cpu, kwargs_handlers=[patience])
 
 
