@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from eagle3_viz.training.files import write_atomically
+from eagle3_viz.training.files import tensors_written, write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 WRITER = """
@@ -50,3 +52,12 @@ def test_processes_that_write_one_file_at_once_do_not_disturb_each_other(tmp_pat
     writers = [subprocess.Popen([*command, letter], cwd=ROOT) for letter in "ab"]
     assert [writer.wait(60) for writer in writers] == [0, 0]
     assert path.read_bytes() in (b"a" * 5000, b"b" * 5000)
+
+
+def test_tensors_that_the_disk_refuses_are_an_os_error_that_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "gone" / "weights.safetensors"  # as a full disk, an error of safetensors'
+    with (
+        pytest.raises(OSError, match=r"weights\.safetensors cannot be written: .*os error 2"),
+        tensors_written(path),
+    ):
+        save_file({"a": torch.zeros(1)}, path)

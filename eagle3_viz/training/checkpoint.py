@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from eagle3_viz.training.conversations import DataError
-from eagle3_viz.training.files import flush
+from eagle3_viz.training.files import flush, tensors_written
 
 FILE = "checkpoint.safetensors"
 
@@ -35,7 +35,8 @@ def save_checkpoint(
     partial = folder / (FILE + ".partial")
     record = {"progress": json.dumps(asdict(progress)), "job": json.dumps(job, sort_keys=True)}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
-    save_file(tensors, partial, record)
+    with tensors_written(folder / FILE):
+        save_file(tensors, partial, record)
     flush(partial)
     partial.replace(folder / FILE)
 

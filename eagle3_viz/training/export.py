@@ -24,6 +24,7 @@ from eagle3_viz.drafts.checkpoints import published_name, read_eagle3
 from eagle3_viz.drafts.draft_folder import CheckpointError
 from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights, read_eagle1
 from eagle3_viz.training.draft_provenance import PROVENANCE, Objective, Provenance
+from eagle3_viz.training.files import tensors_written
 from eagle3_viz.training.model_card import model_card
 from eagle3_viz.training.publishing import PublishError, published
 from eagle3_viz.training.vocabulary import DraftVocabulary
@@ -120,7 +121,8 @@ def export_independent(
     """
     _refuse_objective(provenance, "independent")
     with published(folder, overwrite=overwrite) as partial, without_progress_bars():
-        deepcopy(model).to("cpu", dtype).save_pretrained(partial)
+        with tensors_written(partial / WEIGHTS):
+            deepcopy(model).to("cpu", dtype).save_pretrained(partial)
         if tokenizer is not None:
             tokenizer.save_pretrained(partial)
         tensors = load_file(partial / WEIGHTS)
@@ -177,7 +179,8 @@ def _in_format(tensors: Mapping[str, torch.Tensor], dtype: torch.dtype) -> Tenso
 
 def _write(folder: Path, settings: dict[str, Any], tensors: Tensors) -> None:
     (folder / "config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-    save_file(tensors, folder / WEIGHTS, {"format": "pt"})
+    with tensors_written(folder / WEIGHTS):
+        save_file(tensors, folder / WEIGHTS, {"format": "pt"})
 
 
 def _refuse_changed(

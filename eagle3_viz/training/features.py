@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 from eagle3_viz.target import TargetModel
 from eagle3_viz.training.conversations import Conversation, DataError, fingerprint
-from eagle3_viz.training.files import flush, write_atomically
+from eagle3_viz.training.files import flush, tensors_written, write_atomically
 
 SHARD_SIZE = 256  # conversations
 BATCH_TOKENS = 2048  # of one target forward, padding included
@@ -230,7 +230,8 @@ def _write_shard(target: TargetModel, chosen: list[Conversation], path: Path) ->
         "response_starts": torch.tensor([c.response_start for c in by_length]),
     }
     partial = path.with_suffix(".partial")
-    save_file(tensors, partial, {"domains": json.dumps([c.domain for c in by_length])})
+    with tensors_written(path):
+        save_file(tensors, partial, {"domains": json.dumps([c.domain for c in by_length])})
     flush(partial)
     partial.replace(path)
 

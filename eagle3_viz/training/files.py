@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -20,3 +24,12 @@ def flush(path: Path) -> None:
     """Wait until the contents of `path` are on the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+@contextmanager
+def tensors_written(path: Path) -> Iterator[None]:
+    """Inside, a disk that refuses is an OSError naming `path`; safetensors has its own for it."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(f"{path} cannot be written: {error}") from error
