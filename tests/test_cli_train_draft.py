@@ -19,6 +19,7 @@ from eagle3_viz.cli import arguments, train_draft
 from eagle3_viz.cli.main import main
 from eagle3_viz.drafts.checkpoints import read_eagle3
 from eagle3_viz.training.conversations import ALL, Conversation, to_line
+from eagle3_viz.training.files import alone_in
 from eagle3_viz.training.log import read_evaluations, read_log
 from tests.chat_tokenizer import VOCABULARY_SIZE, save_chat_target
 from tests.tiny_models import random_ids
@@ -114,6 +115,14 @@ def test_a_gpu_that_is_named_is_for_one_process(
     monkeypatch.setattr(train_draft, "cores", lambda: 2)
     counts = [train_draft._usual_processes(4, device) for device in (None, "cuda", "cuda:1", "cpu")]
     assert counts == [4, 4, 1, 2]
+
+
+def test_two_jobs_do_not_write_to_one_folder(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with alone_in(tmp_path):
+        assert main(command(inputs, tmp_path, *SMALL, "--processes", "1")) == 1
+    assert "another process is writing to" in capsys.readouterr().err
 
 
 @pytest.mark.slow

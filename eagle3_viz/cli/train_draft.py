@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 
 from eagle3_viz.cli.failure import Failure, as_failure
-from eagle3_viz.training.processes import ChildFailed, cores, several
+from eagle3_viz.training.conversations import DataError
+from eagle3_viz.training.files import alone_in
+from eagle3_viz.training.processes import ChildFailed, cores, is_first, several
 
 
 def draft(args: argparse.Namespace) -> int:
@@ -23,7 +26,8 @@ def draft(args: argparse.Namespace) -> int:
             f"--micro-batches {args.micro_batches} cannot be shared out over {count} processes"
         )
     program = ["-m", "eagle3_viz", *args.argv[1:]]
-    with as_failure(ChildFailed), several(count, program, args.out):
+    job = alone_in(args.out) if is_first() else nullcontext()
+    with as_failure(ChildFailed, DataError), job, several(count, program, args.out):
         from eagle3_viz.cli.training_run import run
 
         return run(args)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, in a folder that one job at a time writes to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
+
+from eagle3_viz.training.conversations import DataError
+
+LOCK = ".lock"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -33,3 +38,20 @@ def tensors_written(path: Path) -> Iterator[None]:
         yield
     except SafetensorError as error:
         raise OSError(f"{path} cannot be written: {error}") from error
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Make `folder` and keep other jobs out of it. Raises DataError when one is at work there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise DataError(
+            f"another process is writing to {folder}; wait for it or name another folder"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()

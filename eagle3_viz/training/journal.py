@@ -13,14 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from eagle3_viz.training.conversations import DataError
-from eagle3_viz.training.files import write_atomically
+from eagle3_viz.training.files import alone_in, write_atomically
 from eagle3_viz.training.generate import FINISHES, Completion
 
 MANIFEST = "data.json"
-LOCK = ".lock"
 
 
 @contextmanager
@@ -30,15 +27,9 @@ def claim(folder: Path, arguments: Mapping[str, Any], results: tuple[str, ...]) 
     Raises DataError when another process holds it, when it belongs to other arguments, and when
     it has no manifest but already a file named in `results`.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(folder / LOCK, timeout=0):
-            _check(folder, arguments, results)
-            yield
-    except Timeout:
-        raise DataError(
-            f"another process is writing to {folder}; wait for it or name another folder"
-        ) from None
+    with alone_in(folder):
+        _check(folder, arguments, results)
+        yield
 
 
 def _check(folder: Path, arguments: Mapping[str, Any], results: tuple[str, ...]) -> None:

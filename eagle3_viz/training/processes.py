@@ -25,6 +25,11 @@ def launched() -> bool:
     return "RANK" in os.environ
 
 
+def is_first() -> bool:
+    """Whether this process speaks and writes for its job."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
 def several(count: int, program: Sequence[str], logs: Path) -> Iterator[None]:
     """Make this process the first of `count` for as long as the block runs.
