@@ -171,6 +171,8 @@ def test_eagle1_and_an_independent_model_come_from_the_same_text(
     usual = ("--tokens", "300", "--processes", "1")
     assert main(command(inputs, tmp_path / "e1", "--objective", "eagle1", *usual)) == 0
     assert (tmp_path / "e1" / "draft" / "model.safetensors").exists()
+    provenance = json.loads((tmp_path / "e1" / "draft" / "provenance.json").read_text())
+    assert provenance["training"]["unroll"] == 1
     small = ("--width", "16", "--layers", "1", *usual)
     assert main(command(inputs, tmp_path / "lm", *small, step="independent")) == 0
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "lm" / "draft").config.hidden_size == 16

@@ -105,7 +105,7 @@ def _add_draft(steps: Any) -> None:
         type=whole_number(1, 16),
         default=4,
         metavar="N",
-        help="steps of the training-time test; default: 4",
+        help="steps of the training-time test, eagle3 alone has them; default: 4",
     )
     kind.add_argument(
         "--start", type=Path, metavar="FOLDER", help="a draft to go on from (default: fresh)"

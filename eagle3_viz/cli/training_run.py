@@ -114,7 +114,7 @@ def _recipe(args: argparse.Namespace) -> Recipe:
     return Recipe(
         objective=args.objective,
         vocabulary=args.vocabulary or (None if args.objective == "eagle1" else USUAL_VOCABULARY),
-        unroll=1 if args.objective == "eagle3-no-ttt" else args.unroll,
+        unroll=args.unroll if args.objective == "eagle3" else 1,
         taps=args.taps or ("top" if args.objective == "eagle1" else "three"),
         start=args.start,
         seed=args.seed,
