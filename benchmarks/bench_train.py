@@ -4,9 +4,9 @@
 
 Every process multiplies the draft's own shapes in bf16, trains a fresh draft of the embedded
 target, and multiplies again. Useful operations of a response token are 6 a trained parameter and
-unroll step and 2 an element of the target's head over the draft vocabulary. FOLDER holds features
-that `train draft` made of that target. The row goes to a CSV with machine, versions and command.
-Measure on a quiet machine.
+unroll step (fc runs once) and 2 an element of the target's head over the draft vocabulary; what
+prompt tokens cost is not counted. FOLDER holds features that `train draft` made of that target.
+The row goes to a CSV with machine, versions and command. Measure on a quiet machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from accelerate import Accelerator
 from eagle3_viz.pairs import load_pair
 from eagle3_viz.provenance import command_line, git_commit, versions
 from eagle3_viz.training.checkpoint import Progress
-from eagle3_viz.training.eagle3_objective import HEAD, Eagle3Objective, fresh_eagle3
+from eagle3_viz.training.eagle3_objective import FC, HEAD, Eagle3Objective, fresh_eagle3
 from eagle3_viz.training.eagle3_product import architecture_for
 from eagle3_viz.training.features import FeatureStore
 from eagle3_viz.training.log import EvaluationRow, LogRow
@@ -128,7 +128,8 @@ def measure(arguments: argparse.Namespace) -> None:
     speed = (last.tokens - first.tokens) / (last.seconds - first.seconds)
     parameters = objective.parameters()
     trained = sum(tensor.numel() for tensor in parameters.values())
-    useful = 6 * trained * arguments.unroll + 2 * parameters[HEAD].numel()
+    once = parameters[FC].numel()
+    useful = 6 * (once + (trained - once) * arguments.unroll) + 2 * parameters[HEAD].numel()
     rate = (before + after) / 2
     row = {
         "processes": arguments.processes,

@@ -184,6 +184,7 @@ def test_eagle1_and_an_independent_model_come_from_the_same_text(
         (["--micro-batches", "3", "--processes", "2"], "cannot be shared out over 2 processes"),
         (["--data", "gone.jsonl"], "gone.jsonl cannot be read"),
         (["--start", "nowhere"], "there is no config.json"),
+        (["--objective", "eagle1", "--unroll", "2"], "--unroll is for --objective eagle3"),
         (["--vocabulary", "1000000"], None),
     ],
 )

@@ -63,7 +63,7 @@ def test_text_that_is_no_json_and_lines_without_end_are_refused(tmp_path: Path) 
         (b"hello\n", "is not JSON"),
         (b"[" * 100_000, "is not JSON"),
         (b" " * (MAX_LINE_BYTES + 1), "is longer than"),
-        (b"\xff\xfe\n", "is not JSON"),
+        (b"\xff\xfe\n", "is not UTF-8"),
     ):
         path.write_bytes(content)
         with pytest.raises(DataError, match=said):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from eagle3_viz.training.processes import ChildFailed, several
 
+ROOT = Path(__file__).resolve().parent.parent
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -31,6 +36,7 @@ def test_every_process_knows_its_rank_and_the_way_to_the_others(tmp_path: Path) 
         found = (tmp_path / f"process-{rank}.log").read_text().strip()
         assert found == str([str(rank), str(rank), *own[2:]])
     assert own[:4] == ["0", "0", "3", "3"]
+    assert not any(name in os.environ for name in VARIABLES)
 
 
 def test_one_process_starts_no_other_and_sets_nothing(tmp_path: Path) -> None:
@@ -79,3 +85,59 @@ def test_an_error_that_all_processes_met_is_shown_as_it_is(tmp_path: Path) -> No
         several(2, ["-c", "raise SystemExit('error: no such file')"], tmp_path),
     ):
         raise ValueError("no such file")
+
+
+def test_a_lost_process_ends_a_first_one_that_would_wait_for_ever(tmp_path: Path) -> None:
+    script = (
+        "import pathlib, sys, time\n"
+        "from eagle3_viz.training import processes\n"
+        "processes.LOST_SECONDS = 0.1\n"
+        "with processes.several(2, ['-c', 'raise SystemExit(9)'], pathlib.Path(sys.argv[1])):\n"
+        "    time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert re.search(r"error: process 1 ended with status 9; see .*process-1\.log", ended.stderr)
+
+
+def test_a_process_whose_first_one_was_killed_ends_too(tmp_path: Path) -> None:
+    waiting = (
+        "import os, pathlib, time\n"
+        "from eagle3_viz.training.processes import several\n"
+        "with several(2, [], pathlib.Path('unused')):\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    script = (
+        "import pathlib, sys, time\n"
+        "from eagle3_viz.training.processes import several\n"
+        "with several(2, ['-c', sys.argv[2]], pathlib.Path(sys.argv[1])):\n"
+        "    time.sleep(600)\n"
+    )
+    first = subprocess.Popen([sys.executable, "-c", script, str(tmp_path), waiting], cwd=ROOT)
+    log = tmp_path / "process-1.log"
+    wait_until(lambda: log.exists() and log.read_text().strip().isdigit())
+    first.kill()
+    first.wait()
+    other = int(log.read_text())
+    wait_until(lambda: not alive(other))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and was not collected does not."""
+    status = Path(f"/proc/{pid}/stat")
+    if status.exists():
+        return status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return not Path("/proc/self").exists()

@@ -217,6 +217,15 @@ def test_a_finished_job_goes_on_when_it_is_given_more_tokens(
     assert_same_run(second, longer, first, expected)
 
 
+def test_more_tokens_are_refused_once_the_learning_rate_has_begun_to_fall(
+    tmp_path: Path, store: FeatureStore
+) -> None:
+    tiny_trainer(tmp_path, store, tokens=700, decay_share=0.5).run()
+    with pytest.raises(DataError, match="cannot be led to 1500 tokens any more"):
+        tiny_trainer(tmp_path, store, tokens=1500, decay_share=0.5)
+    assert tiny_trainer(tmp_path, store, tokens=700, decay_share=0.5).finished
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

@@ -103,7 +103,6 @@ def _add_draft(steps: Any) -> None:
     kind.add_argument(
         "--unroll",
         type=whole_number(1, 16),
-        default=4,
         metavar="N",
         help="steps of the training-time test, eagle3 alone has them; default: 4",
     )

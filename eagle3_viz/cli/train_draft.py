@@ -25,6 +25,8 @@ def draft(args: argparse.Namespace) -> int:
         raise Failure(
             f"--micro-batches {args.micro_batches} cannot be shared out over {count} processes"
         )
+    if getattr(args, "unroll", None) and args.objective != "eagle3":
+        raise Failure(f"--unroll is for --objective eagle3; {args.objective} has one step")
     program = ["-m", "eagle3_viz", *args.argv[1:]]
     job = alone_in(args.out) if is_first() else nullcontext()
     with as_failure(ChildFailed, DataError), job, several(count, program, args.out):

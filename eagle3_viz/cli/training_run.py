@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import takewhile
 from math import isfinite
@@ -24,6 +24,7 @@ from eagle3_viz.cli.terminal import aligned, one_line
 from eagle3_viz.cli.watch import Watch
 from eagle3_viz.embedded import PairError
 from eagle3_viz.pairs import LoadedPair
+from eagle3_viz.trace import ModelSource
 from eagle3_viz.training.checkpoint import Progress
 from eagle3_viz.training.conversations import ALL, fingerprint
 from eagle3_viz.training.draft_provenance import Provenance, passes_of, steps_of
@@ -36,7 +37,7 @@ from eagle3_viz.training.trainer import TrainConfig, Trainer
 from eagle3_viz.training.vocabulary import coverage_by_domain
 
 INTERRUPTED = 130
-USUAL_VOCABULARY = 8192
+USUAL_VOCABULARY, USUAL_UNROLL = 8192, 4
 _ERRORS = (ArithmeticError, OSError, PairError, RuntimeError, ValueError)
 
 
@@ -53,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
             store, heldout = _features(args, pair, texts, accelerator, stream)
             recipe = _recipe(args)
             made = make_product(recipe, pair.target, texts.train, store)
-            job = _Job(args, recipe, pair, texts, made)
+            about = _Target(pair.target_source, template_sha256(pair.tokenizer))
+            del pair  # of the target, training needs what the product took over
+            job = _Job(args, recipe, about, texts, made)
             progress = job.train(store, heldout, accelerator, stream)
             if progress.tokens < args.tokens:
                 print("Stopped; the same command goes on from the checkpoint.", file=stream)
@@ -114,12 +117,20 @@ def _recipe(args: argparse.Namespace) -> Recipe:
     return Recipe(
         objective=args.objective,
         vocabulary=args.vocabulary or (None if args.objective == "eagle1" else USUAL_VOCABULARY),
-        unroll=args.unroll if args.objective == "eagle3" else 1,
+        unroll=args.unroll or (USUAL_UNROLL if args.objective == "eagle3" else 1),
         taps=args.taps or ("top" if args.objective == "eagle1" else "three"),
         start=args.start,
         seed=args.seed,
         licence=args.licence,
     )
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What a card says of the target."""
+
+    source: ModelSource
+    chat_template_sha256: str
 
 
 class _Job:
@@ -129,11 +140,11 @@ class _Job:
         self,
         args: argparse.Namespace,
         recipe: Recipe,
-        pair: LoadedPair,
+        target: _Target,
         texts: Texts,
         made: Product,
     ) -> None:
-        self._args, self._recipe, self._pair, self._texts = args, recipe, pair, texts
+        self._args, self._recipe, self._target, self._texts = args, recipe, target, texts
         self._made = made
         self._scored: EvaluationRow | None = None  # the newest over all domains
         self._watch = Watch(args.tokens, stream=sys.stderr)
@@ -226,8 +237,7 @@ class _Job:
         ]
 
     def _provenance(self, progress: Progress) -> Provenance:
-        pair, texts = self._pair, self._texts
-        source = pair.target_source
+        texts, source = self._texts, self._target.source
         vocabulary = self._made.vocabulary
         # An accuracy of other weights does not belong on the card of these.
         scored = self._scored if self._scored and self._scored.step == progress.step else None
@@ -235,7 +245,7 @@ class _Job:
             objective=self._recipe.objective,
             target=source.name,
             revision=source.revision or source.sha256,
-            chat_template_sha256=template_sha256(pair.tokenizer),
+            chat_template_sha256=self._target.chat_template_sha256,
             boundaries=self._made.boundaries,
             data_sha256=fingerprint(texts.train),
             conversations=len(texts.train),

@@ -19,13 +19,17 @@ FILE = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is: optimizer steps, response tokens passed, seconds, place in the data."""
+    """How far a job is: optimizer steps, response tokens passed, seconds, place in the data.
+
+    planned is the number of tokens that the learning rate was led for; 0 where it is not known.
+    """
 
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
     epoch: int = 0
     micro_batch: int = 0
+    planned: int = 0
 
 
 def save_checkpoint(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,15 +47,31 @@ class Conversation:
 
 def read_conversations(paths: Iterable[Path], vocab_size: int) -> list[Conversation]:
     """All conversations of `paths`, in order. Raises DataError naming file and line."""
-    found = []
-    for path in paths:
-        try:
-            with path.open("rb") as lines:
-                for number, line in enumerate(lines, start=1):
-                    found.append(_conversation(line, f"{path.name} line {number}", vocab_size))
-        except OSError as error:
-            raise DataError(f"{path.name} cannot be read: {error.strerror or error}") from None
-    return found
+    return [
+        _conversation(line, place, vocab_size) for path in paths for place, line in lines_of(path)
+    ]
+
+
+def lines_of(path: Path) -> Iterator[tuple[str, str]]:
+    """(place, text) of each line that is not empty; never more than one line in memory.
+
+    Raises DataError for a file that cannot be read, is not UTF-8, or has a line that is too long.
+    """
+    number = 0
+    try:
+        with path.open("rb") as file:
+            while raw := file.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                place = f"{path.name} line {number}"
+                if len(raw) > MAX_LINE_BYTES:
+                    raise DataError(f"{place} is longer than {MAX_LINE_BYTES} bytes")
+                line = raw.decode("utf-8").strip()
+                if line:
+                    yield place, line
+    except UnicodeDecodeError:
+        raise DataError(f"{path.name} line {number} is not UTF-8; convert the file first") from None
+    except OSError as error:
+        raise DataError(f"{path.name} cannot be read: {error.strerror or error}") from None
 
 
 def to_line(conversation: Conversation) -> str:
@@ -78,9 +94,7 @@ def fingerprint(conversations: Sequence[Conversation]) -> str:
     return digest.hexdigest()
 
 
-def _conversation(line: bytes, place: str, vocab_size: int) -> Conversation:
-    if len(line) > MAX_LINE_BYTES:
-        raise DataError(f"{place} is longer than {MAX_LINE_BYTES} bytes")
+def _conversation(line: str, place: str, vocab_size: int) -> Conversation:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

@@ -22,7 +22,10 @@ NOISE, NOISE_LENGTH = 0.2, 512  # width of the noise on the features of a text o
 
 
 class Eagle1Objective:
-    """Trains a draft of the published EAGLE-1 layout as published (REFERENCE.md c, g).
+    """Trains a draft of the published EAGLE-1 layout with the published loss (REFERENCE.md c, g).
+
+    Anchors, batches and optimizer are those of all objectives here, so that a comparison of two
+    changes nothing else.
 
     The loss of an anchor is FEATURE_WEIGHT times the smooth L1 distance, mean over dimensions, to
     the target's state at the token fed, plus TOKEN_WEIGHT times the cross-entropy of q against p.

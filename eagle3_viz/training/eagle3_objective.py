@@ -24,6 +24,9 @@ FC, HEAD, NORM = "fc.weight", "lm_head.weight", "norm.weight"
 class Eagle3Objective:
     """Trains a draft of the published architecture; one step is "no training-time test".
 
+    The published code unrolls 7 steps from a random head; how many steps, and the head's start
+    from the target's rows at HEAD_RATE, are what served a small draft on little text best.
+
     The loss at step k is STEP_DECAY**k times the cross-entropy of q against p, both over the
     draft vocabulary, at anchors where p's arg-max lies in it (MATH.md 3). `scale` [K * d] is what
     the taps are divided by before fc.

@@ -38,9 +38,11 @@ def eagle3_product(
         target.embedding.detach().to(compute),
         target.head.detach().to(compute),
         scale.to(target.device),
-        1 if recipe.objective == "eagle3-no-ttt" else recipe.unroll,
+        recipe.unroll,
         source,
     )
+
+    settings = token_settings(target)
 
     def publish(folder: Path, provenance: Provenance) -> None:
         export_eagle3(
@@ -48,7 +50,7 @@ def eagle3_product(
             folder,
             provenance,
             licence=recipe.licence,
-            config=token_settings(target),
+            config=settings,
             overwrite=True,
         )
 

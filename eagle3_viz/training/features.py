@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -39,6 +40,7 @@ class Manifest:
     positions: int
     boundaries: tuple[int, ...]
     hidden_size: int
+    dtype: str
     seed: int
 
 
@@ -95,6 +97,7 @@ def extract(
         positions=sum(len(c.ids) for c in conversations),
         boundaries=target.taps.boundaries,
         hidden_size=target.hidden_size,
+        dtype=str(target.dtype).removeprefix("torch."),
         seed=seed,
     )
     _claim(folder, manifest)
@@ -106,8 +109,11 @@ def extract(
     done = 0
     for index in mine:
         path = _shard_path(folder, index)
-        if not path.exists():
-            _write_shard(target, [conversations[i] for i in shards[index]], path)
+        lock = path.with_suffix(".lock")
+        with FileLock(lock):  # another job may be at the same shard
+            if not path.exists():
+                _write_shard(target, [conversations[i] for i in shards[index]], path)
+            lock.unlink(missing_ok=True)
         done += len(shards[index])
         report(done, total)
 

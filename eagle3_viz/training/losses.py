@@ -1,6 +1,7 @@
-"""Soft cross-entropy through an LM head without keeping logits.
+"""Soft cross-entropy through an LM head without keeping logits in float32.
 
-Gradients are made in the forward, a few rows at a time, so that logits never leave the cache.
+Gradients are made in the forward, a few rows at a time. Where the head learns they are kept, in the
+format of the logits, for one product at the end.
 """
 
 from __future__ import annotations

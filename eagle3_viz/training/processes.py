@@ -10,13 +10,16 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 ENDING_SECONDS = 60.0  # for the others to end after the first has
 DYING_SECONDS = 1.0  # from a lost connection to the end of the process that was behind it
+LOST_SECONDS = 30.0  # for this process to notice by itself that another one is gone
+FIRST = "EAGLE3_VIZ_FIRST_PROCESS"  # variable with the process id of the one that started us
 GOOD_ENDS = (0, 130)  # finished, or stopped together with the first by Ctrl-C
 
 
@@ -39,6 +42,7 @@ def several(count: int, program: Sequence[str], logs: Path) -> Iterator[None]:
     process ends badly, also when that is what ended the block.
     """
     if count == 1 or launched():
+        _end_with_the_first()
         yield
         return
     logs.mkdir(parents=True, exist_ok=True)
@@ -50,11 +54,14 @@ def several(count: int, program: Sequence[str], logs: Path) -> Iterator[None]:
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // count))),
     }
     others = [_start(rank, shared, program, logs) for rank in range(1, count)]
-    os.environ.update(shared, RANK="0", LOCAL_RANK="0")
+    own = {**shared, "RANK": "0", "LOCAL_RANK": "0"}
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
     if torch := sys.modules.get("torch"):  # it read the variable when it was imported
         torch.set_num_threads(int(shared["OMP_NUM_THREADS"]))
     try:
-        yield
+        with _watched(others, logs):
+            yield
         _expect_success(others, logs)
     except ChildFailed:
         raise
@@ -65,6 +72,7 @@ def several(count: int, program: Sequence[str], logs: Path) -> Iterator[None]:
         for process in others:
             process.kill()
             process.wait()
+        _restore(before)
 
 
 class ChildFailed(RuntimeError):
@@ -79,7 +87,7 @@ def cores() -> int:
 def _start(
     rank: int, shared: dict[str, str], program: Sequence[str], logs: Path
 ) -> subprocess.Popen[bytes]:
-    own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    own = {"RANK": str(rank), "LOCAL_RANK": str(rank), FIRST: str(os.getpid())}
     with _log(logs, rank).open("wb") as log:
         return subprocess.Popen(
             [sys.executable, *program],
@@ -88,6 +96,57 @@ def _start(
             stdout=log,
             stderr=log,
         )
+
+
+def _restore(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextmanager
+def _watched(others: Sequence[subprocess.Popen[bytes]], logs: Path) -> Iterator[None]:
+    """End this process when another one ended badly and the block does not come to an end.
+
+    Processes on a CPU see a lost connection; on GPUs they would wait for the lost one for ever.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(1.0):
+            bad = [
+                (rank, process.returncode)
+                for rank, process in enumerate(others, start=1)
+                if process.poll() not in (None, *GOOD_ENDS)
+            ]
+            if bad and not over.wait(LOST_SECONDS):
+                rank, status = bad[0]
+                said = f"process {rank} ended with status {status}; see {_log(logs, rank)}"
+                print(f"error: {said}", file=sys.stderr, flush=True)
+                for process in others:
+                    process.kill()
+                os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _end_with_the_first() -> None:
+    """In a process that `several` started: end when the one that started it is gone."""
+    if (first := os.environ.get(FIRST)) is None:
+        return
+
+    def watch() -> None:
+        while os.getppid() == int(first):
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _expect_success(others: Sequence[subprocess.Popen[bytes]], logs: Path) -> None:

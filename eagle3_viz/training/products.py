@@ -71,13 +71,15 @@ def _eagle1(
         None if len(vocabulary) == target.vocab_size else vocabulary,
     )
 
+    settings = token_settings(target)
+
     def publish(folder: Path, provenance: Provenance) -> None:
         export_eagle1(
             objective.weights(),
             folder,
             provenance,
             licence=recipe.licence,
-            config=token_settings(target),
+            config=settings,
             overwrite=True,
         )
 

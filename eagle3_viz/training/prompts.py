@@ -9,12 +9,12 @@ is the prompt: what follows it answers another model's words, not the target's.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eagle3_viz.training.conversations import ALL, MAX_LINE_BYTES, DataError
+from eagle3_viz.training.conversations import ALL, DataError, lines_of
 
 MAX_PROMPTS = 2_000_000
 MAX_PROMPT_CHARS = 100_000
@@ -44,32 +44,13 @@ def read_prompts(paths: Iterable[Path], limit: int | None = None) -> list[Prompt
     found: list[Prompt] = []
     for path in paths:
         parse = _from_json if path.suffix.lower() in _JSON_SUFFIXES else _from_text
-        for place, line in _lines(path):
+        for place, line in lines_of(path):
             if len(found) == most:
                 return found
             found.append(parse(line, place))
     if not found:
         raise DataError(f"there is no prompt in {', '.join(path.name for path in paths)}")
     return found
-
-
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """(place, text) of each line that is not empty; never more than one line in memory."""
-    number = 0
-    try:
-        with path.open("rb") as file:
-            while raw := file.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                place = f"{path.name} line {number}"
-                if len(raw) > MAX_LINE_BYTES:
-                    raise DataError(f"{place} is longer than {MAX_LINE_BYTES} bytes")
-                line = raw.decode("utf-8").strip()
-                if line:
-                    yield place, line
-    except UnicodeDecodeError:
-        raise DataError(f"{path.name} line {number} is not UTF-8; convert the file first") from None
-    except OSError as error:
-        raise DataError(f"{path.name} cannot be read: {error.strerror or error}") from None
 
 
 def _from_text(line: str, place: str) -> Prompt:

@@ -63,7 +63,7 @@ def disk_need(texts: Texts, target: TargetModel, folder: Path) -> tuple[int, int
     need, free = max(0, whole - there), shutil.disk_usage(existing).free
     if need > free:
         raise DataError(
-            f"the features need {need / 1e9:.1f} GB in {folder}, where {free / 1e9:.1f} GB are "
+            f"the features need {need / 1e9:.3g} GB in {folder}, where {free / 1e9:.3g} GB are "
             "free: name another folder with --features, or train on fewer conversations"
         )
     return need, free

@@ -110,6 +110,7 @@ class Trainer:
         listener: Listener | None = None,
     ) -> None:
         self._objective, self._store, self._heldout = objective, store, heldout
+        self._compute = compute
         self._config, self._folder, self._accelerator = config, folder, accelerator
         self._listener = listener
         if config.micro_batches % accelerator.num_processes:
@@ -137,6 +138,7 @@ class Trainer:
             self.masters.load(state)
             rows = state.get("window", torch.empty(0))
             self._window.extend(_Window(row[:-1], float(row[-1])) for row in rows)
+        self._refuse_risen_rate()
         self._main, self._norm, self._rate = accelerator.is_main_process, 0.0, 0.0
         if self._main:
             self._log = TrainingLog(folder)
@@ -204,6 +206,7 @@ class Trainer:
             seconds=self.progress.seconds + seconds,
             epoch=place.epoch,
             micro_batch=place.index + 1,
+            planned=self._config.tokens,
         )
         return _Window(sums, seconds)
 
@@ -280,6 +283,17 @@ class Trainer:
         if self._listener:
             self._listener.checkpoint(self.progress)
 
+    def _refuse_risen_rate(self) -> None:
+        """Raise DataError where another end would lift a learning rate that has begun to fall."""
+        done, config = self.progress, self._config
+        fallen = config.decay_share and done.tokens > (1 - config.decay_share) * done.planned
+        if done.planned and done.planned != config.tokens and fallen:
+            raise DataError(
+                f"this job was to pass {done.planned} tokens and has passed {done.tokens}, so its "
+                f"learning rate has begun to fall; it cannot be led to {config.tokens} tokens any "
+                "more. Train on from its draft into another folder with --start"
+            )
+
     def _identity(self) -> dict[str, Any]:
         """What a checkpoint must agree on; when it is saved and logged may change, and its end."""
         free = ("tokens", "checkpoint_seconds", "evaluate_tokens", "log_steps")
@@ -291,6 +305,7 @@ class Trainer:
             "data": manifest.data_sha256,
             "examples": len(self._store),
             "target": manifest.target,
+            "compute": str(self._compute).removeprefix("torch."),
         }
 
 
