@@ -30,6 +30,7 @@ from eagle3_viz.training.conversations import ALL, fingerprint
 from eagle3_viz.training.draft_provenance import Provenance, passes_of, steps_of
 from eagle3_viz.training.features import FeatureStore
 from eagle3_viz.training.log import EvaluationRow, LogRow, read_evaluations, read_log
+from eagle3_viz.training.optimizer import OPTIMIZER
 from eagle3_viz.training.products import make_product
 from eagle3_viz.training.recipe import Product, Recipe
 from eagle3_viz.training.texts import Texts, accelerator_for, disk_need, make_features, read_texts
@@ -250,7 +251,11 @@ class _Job:
             data_sha256=fingerprint(texts.train),
             conversations=len(texts.train),
             response_tokens=sum(c.response_tokens for c in texts.train),
-            training={**asdict(self.config), **self._recipe.settings()},
+            training={
+                **self._recipe.settings(),
+                "optimizer": OPTIMIZER,
+                **asdict(self.config),
+            },
             steps=progress.step,
             token_passes=progress.tokens,
             seconds=round(progress.seconds),

@@ -16,6 +16,7 @@ from accelerate import Accelerator
 
 from eagle3_viz.training.objective import Objective
 
+OPTIMIZER = "Muon for matrices, AdamW for vectors and token tables"
 BETAS = (0.9, 0.95)
 MOMENTUM = 0.95
 TABLES = ("lm_head.weight", "embed_tokens.weight")  # a row a token
