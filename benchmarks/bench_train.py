@@ -172,7 +172,7 @@ def main() -> None:
     parser.add_argument("--features", type=Path, required=True, help="a folder of shards")
     parser.add_argument("--processes", type=int, default=cores())
     parser.add_argument("--tokens", type=int, default=40_000)
-    parser.add_argument("--batch-tokens", type=int, default=384)
+    parser.add_argument("--batch-tokens", type=int, default=512)
     parser.add_argument("--micro-batches", type=int, default=2)
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--unroll", type=int, default=4)

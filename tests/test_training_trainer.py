@@ -229,7 +229,7 @@ def test_more_tokens_are_refused_once_the_learning_rate_has_begun_to_fall(
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"learning_rate": 1e-4}, "learning_rate was 0.002, now 0.0001"),
+        ({"learning_rate": 1e-4}, "learning_rate was 0.0015, now 0.0001"),
         ({"seed": 5}, "seed was 0, now 5"),
         ({"batch_tokens": 65, "seed": 5}, "batch_tokens was 64, now 65; seed"),
         ({"steps": 2}, "unroll was 3, now 2"),

@@ -174,9 +174,9 @@ def _add_optimizer(parser: argparse.ArgumentParser) -> None:
     job.add_argument(
         "--batch-tokens",
         type=whole_number(1, MAX_BATCH_TOKENS),
-        default=384,
+        default=512,
         metavar="N",
-        help="of a micro-batch; default: 384",
+        help="of a micro-batch; default: 512",
     )
     job.add_argument(
         "--micro-batches",
@@ -185,16 +185,16 @@ def _add_optimizer(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of an optimizer step, shared out over the processes; default: 2",
     )
-    job.add_argument("--learning-rate", type=rate, default=2e-3, help="peak; default: 0.002")
+    job.add_argument("--learning-rate", type=rate, default=1.5e-3, help="peak; default: 0.0015")
     job.add_argument(
         "--warmup", type=whole_number(0, MAX_COUNT), default=40, metavar="STEPS", help="default: 40"
     )
     job.add_argument(
         "--decay",
         type=share,
-        default=0.3,
+        default=0.6,
         metavar="SHARE",
-        help="last share of the tokens, over which the rate falls to zero; default: 0.3",
+        help="last share of the tokens, over which the rate falls to zero; default: 0.6",
     )
     job.add_argument("--seed", type=seed, default=0, help="of weights and order; default: 0")
     job.add_argument(

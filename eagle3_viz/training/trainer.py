@@ -39,11 +39,11 @@ class TrainConfig:
     """
 
     tokens: int
-    batch_tokens: int = 384
+    batch_tokens: int = 512
     micro_batches: int = 2
-    learning_rate: float = 2e-3
+    learning_rate: float = 1.5e-3
     warmup_steps: int = 40
-    decay_share: float = 0.3
+    decay_share: float = 0.6
     clip_norm: float = 0.5
     seed: int = 0
     checkpoint_seconds: float = 600.0
