@@ -209,9 +209,18 @@ def tiny_draft(target: TargetModel, seed: int = 0, **switches: Any) -> Eagle3Dra
     return Eagle3Draft(tiny_weights(tiny_architecture(target, **switches), seed), target)
 
 
-@cache
 def shared_target(family: str = "llama") -> TargetModel:
-    """One target a family for tests that only read it; runs on it must not overlap."""
+    """One target a family for tests that only read it; runs on it must not overlap.
+
+    Its taps are as they are at first: a run selects those that its draft reads.
+    """
+    target = _made_once(family)
+    target.taps.select(target.default_boundaries)
+    return target
+
+
+@cache
+def _made_once(family: str) -> TargetModel:
     return tiny_target(family)
 
 
