@@ -210,7 +210,7 @@ def test_a_draft_runs_by_the_methods_it_is_for() -> None:
     head = with_draft(Eagle1Draft(weights, target))
     with pytest.raises(ValueError, match=r"'eagle3' cannot use the draft of tiny, .* for 'eagle2'"):
         next(run(head, "Hi", DecodeConfig()))
-    # on this prompt the target's two favourites are never closer than 0.03: rounding decides nothing
+    # the target's two favourites are never closer than 0.03 here: rounding decides nothing
     *_, alone = run(head, "Héllo", DecodeConfig(method="ar", max_new_tokens=9))
     *_, drafted = run(head, "Héllo", DecodeConfig(method="eagle2", max_new_tokens=9))
     assert drafted.tokens == alone.tokens
