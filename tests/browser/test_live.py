@@ -52,7 +52,7 @@ def pick_node(tab: Tab, node: int) -> None:
 def test_a_preset_runs_on_the_embedded_pair_and_its_tree_can_be_explored(
     app_url: str, open_tab: Callable[..., Tab]
 ) -> None:
-    tab = open_tab(app_url)
+    tab = open_tab(f"{app_url}/?live_max_tokens=512")
     tab.button("live_run").click()
     tab.key("live_view").locator("svg.tree [data-node='1']").wait_for(timeout=LONG)
     early = tokens_shown(tab)

@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { cardLines } from "../../eagle3_viz/component/assets/card.js";
 import { probability, shorten } from "../../eagle3_viz/component/assets/format.js";
-import { barOf, barPitch, cycleAt, describeCycle } from "../../eagle3_viz/component/assets/scrubber.js";
+import { barOf, barPaths, barPitch, cycleAt, describeCycle } from "../../eagle3_viz/component/assets/scrubber.js";
 import { luminance, parseColor, themeOf } from "../../eagle3_viz/component/assets/theme.js";
 import { runs } from "../../eagle3_viz/component/assets/tokens.js";
 import { noticeFor } from "../../eagle3_viz/component/assets/view.js";
@@ -50,6 +50,14 @@ test("bars get narrower only as far as the cycles need", () => {
   assert.equal(barPitch(10, 1120), 16);
   assert.ok(barPitch(200, 1120) * 200 <= 1120);
   assert.ok(Math.abs(barPitch(3000, 1120) * 3000 - 1120) < 1e-9);
+});
+
+test("cycles that have not arrived leave a gap between bars of finite size", () => {
+  const cycles = [{ origins: [1, 2], tokens: [4, 5] }];
+  cycles[4] = { origins: [1, 1, 2], tokens: [4, 5, 6] };
+  const drawn = Object.values(barPaths({ cycles }, 16)).join("");
+  assert.equal(drawn.match(/M/g).length, 4);
+  assert.doesNotMatch(drawn, /NaN|Infinity/);
 });
 
 test("a pointer outside the bars picks the first or the last cycle", () => {

@@ -88,15 +88,15 @@ def test_taps_features_and_root_logits_equal_the_published_code(target, draft) -
     prompt, rows = golden["prompt_ids"], golden["rows"]
     step = target.prefill(prompt)
     root = int(step.logits[-1].argmax())
-    g = draft._reduce(step.features)
+    g = draft.read(step.features)
     draft.start(0)
     hidden = []
-    forward = draft._forward
-    draft._forward = lambda *arguments: hidden.append(forward(*arguments)) or hidden[-1]
+    forward = draft.forward
+    draft.forward = lambda *arguments: hidden.append(forward(*arguments)) or hidden[-1]
     try:
         draft.extend(step.features, [*prompt[1:], root])
     finally:
-        draft._forward = forward
+        draft.forward = forward
     width = golden["width_step"]
     rows_close(
         step.features[rows][:, :: golden["tap_columns_step"]],
@@ -137,7 +137,7 @@ def test_whole_first_cycle_equals_the_golden_arrays_beside_the_checkout(name, ta
     draft.extend(step.features, [*prompt[1:], int(step.logits[-1].argmax())])
     pairs = [
         (step.features, arrays["feature_in"]),
-        (draft._reduce(step.features), arrays["g"]),
+        (draft.read(step.features), arrays["g"]),
         (draft._root_hidden, arrays["draft_hidden"][-1:]),
         (draft._root_logits[None], arrays["root_logits"].reshape(1, -1)),
         (draft._cache[0, 0, 0, :, : len(prompt)], arrays["draft_k"]),

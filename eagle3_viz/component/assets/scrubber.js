@@ -40,9 +40,9 @@ export function describeCycle(cycle, store) {
 
 const rectangle = (x, y, w, h) => `M${x} ${y}h${w}v${h}h${-w}z`;
 
-function barPaths(store, pitch) {
+export function barPaths(store, pitch) {
   const paths = { accepted: "", recovered: "", bonus: "", plain: "" };
-  const tallest = Math.max(1, ...store.cycles.map((cycle) => cycle?.tokens.length ?? 0));
+  const tallest = store.cycles.reduce((most, cycle) => Math.max(most, cycle.tokens.length), 1);
   const unit = Math.min((BASE - TOP) / tallest, 12);
   const gap = pitch >= 4 ? 1 : 0;
   store.cycles.forEach((cycle, index) => {
