@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 
-def encode_chat(tokenizer: Any, prompt: str, system: str | None = None) -> list[int]:
-    """Token ids of one user turn, ready for the assistant's answer.
+class Exchange(NamedTuple):
+    """A question of a conversation with its answer."""
 
-    A tokenizer without a chat template gets the plain text. Raises ValueError when the template
-    refuses the conversation, for instance because it knows no system role.
+    question: str
+    answer: str
+
+
+def encode_chat(
+    tokenizer: Any, prompt: str, system: str | None = None, history: Sequence[Exchange] = ()
+) -> list[int]:
+    """Token ids of a conversation up to the user's `prompt`, ready for the assistant's answer.
+
+    history: what was asked and answered before. A tokenizer without a chat template gets the plain
+    text. Raises ValueError when the template refuses the conversation, for instance because it
+    knows no system role.
     """
     if not tokenizer.chat_template:
-        text = f"{system}\n\n{prompt}" if system else prompt
-        return list(tokenizer(text)["input_ids"])
+        spoken = [*([system] if system else []), *(text for said in history for text in said)]
+        return list(tokenizer("\n\n".join([*spoken, prompt]))["input_ids"])
     turns = [{"role": "system", "content": system}] if system else []
+    for question, answer in history:
+        turns.append({"role": "user", "content": question})
+        turns.append({"role": "assistant", "content": answer})
     turns.append({"role": "user", "content": prompt})
     try:
         text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
