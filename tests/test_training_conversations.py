@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from eagle3_viz.text_lines import MAX_LINE_BYTES
 from eagle3_viz.training.conversations import (
-    MAX_LINE_BYTES,
     Conversation,
     DataError,
     fingerprint,

@@ -108,7 +108,7 @@ def test_what_is_no_file_no_text_or_empty_is_said(tmp_path: Path) -> None:
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eagle3_viz.training.conversations.MAX_LINE_BYTES", 100)
+    monkeypatch.setattr("eagle3_viz.text_lines.MAX_LINE_BYTES", 100)
     with pytest.raises(DataError, match=r"p\.txt line 1 is longer than 100 bytes"):
         read(tmp_path, "x" * 101, name="p.txt")
     assert len(read(tmp_path, "x" * 100, name="p.txt")) == 1

@@ -5,17 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MAX_LINE_BYTES = 1 << 22
-ALL = "all"  # what tables call all domains together, so that no domain is called so
+from eagle3_viz.prompt_records import ALL
+from eagle3_viz.text_lines import DataError, lines_of
 
-
-class DataError(ValueError):
-    """Text or features that cannot be trained on; the message says why in one sentence."""
+__all__ = [
+    "ALL",
+    "Conversation",
+    "DataError",
+    "fingerprint",
+    "read_conversations",
+    "to_line",
+]
 
 
 @dataclass(frozen=True)
@@ -50,28 +55,6 @@ def read_conversations(paths: Iterable[Path], vocab_size: int) -> list[Conversat
     return [
         _conversation(line, place, vocab_size) for path in paths for place, line in lines_of(path)
     ]
-
-
-def lines_of(path: Path) -> Iterator[tuple[str, str]]:
-    """(place, text) of each line that is not empty; never more than one line in memory.
-
-    Raises DataError for a file that cannot be read, is not UTF-8, or has a line that is too long.
-    """
-    number = 0
-    try:
-        with path.open("rb") as file:
-            while raw := file.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                place = f"{path.name} line {number}"
-                if len(raw) > MAX_LINE_BYTES:
-                    raise DataError(f"{place} is longer than {MAX_LINE_BYTES} bytes")
-                line = raw.decode("utf-8").strip()
-                if line:
-                    yield place, line
-    except UnicodeDecodeError:
-        raise DataError(f"{path.name} line {number} is not UTF-8; convert the file first") from None
-    except OSError as error:
-        raise DataError(f"{path.name} cannot be read: {error.strerror or error}") from None
 
 
 def to_line(conversation: Conversation) -> str:
