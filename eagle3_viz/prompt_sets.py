@@ -1,0 +1,159 @@
+"""Sets of prompts to measure on: our own by domain, and any file of prompts.
+
+A file is JSON lines (`.jsonl`, `.ndjson`, `.json`), CSV or Parquet. A record is read as
+`prompt_records` describes, so the public question.jsonl form (question_id, category, turns) needs
+nothing; a file with other names needs a mapping of columns, "prompt" to "question" for instance.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from eagle3_viz.presets import load_presets
+from eagle3_viz.prompt_records import ALL, asked, domain_of
+from eagle3_viz.record_files import Record, records_of
+from eagle3_viz.text_lines import DataError
+
+SAMPLE = "sample"  # the name under which the project's own prompts are asked for
+LAYOUTS = ("turns", "messages", "prompt")
+COLUMNS = (*LAYOUTS, "id", "domain", "system")
+MAX_PROMPTS = 100_000
+MAX_TURNS = 32
+MAX_ID_CHARS = 80
+MAX_NAME_CHARS = 80
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A conversation to hold.
+
+    id     unique within its set.
+    turns  what is asked, one after the other; each question follows the answer to the one before.
+    """
+
+    id: str
+    domain: str
+    turns: tuple[str, ...]
+    system: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Of everything that is asked."""
+        content = json.dumps([self.domain, self.system, *self.turns]).encode()
+        return hashlib.sha256(content).hexdigest()
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Prompts that are counted together. Raises DataError when they cannot be told apart."""
+
+    name: str
+    prompts: tuple[Prompt, ...]
+
+    def __post_init__(self) -> None:
+        if self.name == ALL or not 0 < len(self.name) <= MAX_NAME_CHARS:
+            raise DataError(
+                f"a prompt set cannot be called {self.name[:MAX_NAME_CHARS]!r}: {ALL!r} is the "
+                f"name of the total and a name has 1 to {MAX_NAME_CHARS} characters; rename it"
+            )
+        known: set[str] = set()
+        for prompt in self.prompts:
+            if prompt.id in known:
+                raise DataError(
+                    f"{self.name}: the id {prompt.id!r} occurs twice; give every prompt its own"
+                )
+            known.add(prompt.id)
+
+
+def sample_sets(limit: int | None = None) -> list[PromptSet]:
+    """The project's own prompts, a set a domain, the first `limit` of each."""
+    return [
+        PromptSet(
+            domain,
+            tuple(Prompt(p.id, p.domain, (p.prompt,), p.system) for p in presets[:limit]),
+        )
+        for domain, presets in load_presets().items()
+    ]
+
+
+def read_set(
+    path: Path, columns: Mapping[str, str] | None = None, limit: int | None = None
+) -> PromptSet:
+    """The first `limit` prompts of a file, as a set with the file's name.
+
+    columns: for names out of `COLUMNS`, what the file calls them.
+
+    Raises DataError naming file, record, what was expected and found.
+    """
+    most = MAX_PROMPTS + 1 if limit is None else limit
+    prompts = [
+        _prompt(_renamed(record, columns or {}, place), path.stem, position, place)
+        for position, (place, record) in enumerate(islice(records_of(path), most))
+    ]
+    if len(prompts) > MAX_PROMPTS:
+        raise DataError(f"{path.name} has more than {MAX_PROMPTS} prompts; set a limit")
+    if not prompts:
+        raise DataError(f"there is no prompt in {path.name}")
+    return PromptSet(path.stem, tuple(prompts))
+
+
+def read_sets(
+    sources: Iterable[str], columns: Mapping[str, str] | None = None, limit: int | None = None
+) -> tuple[PromptSet, ...]:
+    """The sets of several sources, each `SAMPLE` or a file. Raises DataError."""
+    found: dict[str, PromptSet] = {}
+    for source in sources:
+        sets = sample_sets(limit) if source == SAMPLE else [read_set(Path(source), columns, limit)]
+        for one in sets:
+            if one.name in found:
+                raise DataError(
+                    f"two prompt sets are called {one.name!r}; a set has the name of its file, "
+                    f"those of {SAMPLE!r} are called after their domain: rename a file"
+                )
+            found[one.name] = one
+    return tuple(found.values())
+
+
+def _prompt(record: Record, name: str, position: int, place: str) -> Prompt:
+    system, questions = asked(record, place)
+    turns: list[str] = []
+    for question in questions:
+        turns.append(question)
+        if len(turns) > MAX_TURNS:
+            raise DataError(f"{place} has more than {MAX_TURNS} turns; shorten it")
+    identity = _identity(record, position, place)
+    return Prompt(identity, domain_of(record, place) or name, tuple(turns), system)
+
+
+def _identity(record: Record, position: int, place: str) -> str:
+    """`id` or `question_id`, else the place in the file."""
+    value = next((record[n] for n in ("id", "question_id") if record.get(n) is not None), None)
+    if value is None:
+        return str(position + 1)
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise DataError(f"{place}: the id must be text or a whole number, found {value!r:.40}")
+    if not 0 < len(text := str(value).strip()) <= MAX_ID_CHARS:
+        raise DataError(f"{place}: an id has 1 to {MAX_ID_CHARS} characters, found {len(text)}")
+    return text
+
+
+def _renamed(record: Record, columns: Mapping[str, str], place: str) -> Record:
+    """The record with what `columns` maps under the names that are read."""
+    missing = [column for column in columns.values() if column not in record]
+    if missing:
+        raise DataError(
+            f"{place} has no column {missing[0]!r}; it has {', '.join(map(str, record))[:200]}"
+        )
+    if not columns:
+        return record
+    # a mapped question must not lose to another layout that the file happens to have
+    layouts = (
+        {"turns", "messages", "prompt"} if {"turns", "messages", "prompt"} & set(columns) else set()
+    )
+    rest = {name: value for name, value in record.items() if name not in layouts}
+    return rest | {name: record[column] for name, column in columns.items()}
