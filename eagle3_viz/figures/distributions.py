@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
+from eagle3_viz.figures.bars import RESIDUAL, WIDTH, P, Q, probability_bars, shared_mass
 from eagle3_viz.figures.colours import Mode, Palette, palette
 from eagle3_viz.figures.frame import framed
 from eagle3_viz.figures.text import HOVER_LIMIT, token_label
@@ -12,7 +13,6 @@ from eagle3_viz.records import Distributions, Top
 from eagle3_viz.trace import Trace
 
 TOKENS = 14  # bars beyond this many cannot be told apart
-_P, _Q, _RESIDUAL = "p target", "q draft", "residual"
 
 
 def next_tokens(trace: Trace, at: Distributions, *, after: int, mode: Mode = "light") -> go.Figure:
@@ -24,17 +24,18 @@ def next_tokens(trace: Trace, at: Distributions, *, after: int, mode: Mode = "li
     `after` is the token id of the node.
     """
     colours = palette(mode)
-    tops = {_P: at.p_raw, _Q: at.q, _RESIDUAL: at.residual}
+    tops = {P: at.p_raw, Q: at.q, RESIDUAL: at.residual}
     tokens = _most_likely([top for top in tops.values() if top is not None])
     columns = {name: _column(top, tokens) for name, top in tops.items() if top is not None}
     hover = [token_label(trace, token, HOVER_LIMIT) for token in tokens]
     data: list[go.Bar | go.Scatter] = []
     for place, (name, colour) in enumerate(
-        ((_P, colours.accepted), (_Q, colours.q), (_RESIDUAL, colours.decided))
+        ((P, colours.accepted), (Q, colours.q), (RESIDUAL, colours.decided))
     ):
         if name in columns:
-            data.append(_bar(columns[name], name, place, colour, hover))
-    data += _shade(columns, colours)
+            data.append(probability_bars(columns[name], name, place, colour, hover))
+    if Q in columns:
+        data.append(shared_mass(columns[P], columns[Q], colours))
     if trace.header.rule != "greedy" and at.p is not None:
         data.append(_warped(_column(at.p, tokens), hover, colours))
     figure = framed(
@@ -68,46 +69,9 @@ def _column(top: Top, tokens: list[int]) -> list[float | None]:
     return [known.get(token) for token in tokens]
 
 
-def _bar(
-    column: list[float | None], name: str, place: int, colour: str, hover: list[str]
-) -> go.Bar:
-    return go.Bar(
-        x=np.arange(len(column)),
-        y=column,
-        width=0.26,
-        offset=-0.39 + 0.26 * place,
-        name=name,
-        marker_color=colour,
-        customdata=hover,
-        hovertemplate=f"%{{customdata}}<br>{name} %{{y:.4f}}<extra></extra>",
-    )
-
-
-def _shade(columns: dict[str, list[float | None]], colours: Palette) -> list[go.Bar]:
-    """min(p, q) over both bars, where both are known."""
-    if _Q not in columns:
-        return []
-    both = zip(columns[_P], columns[_Q], strict=True)
-    least = [None if p is None or q is None else min(p, q) for p, q in both]
-    return [
-        go.Bar(
-            x=np.arange(len(least)),
-            y=least,
-            width=0.52,
-            offset=-0.39,
-            name="min(p, q)",
-            marker={
-                "color": "rgba(0,0,0,0)",
-                "pattern": {"shape": "/", "size": 5, "solidity": 0.3, "fgcolor": colours.ink},
-            },
-            hoverinfo="skip",
-        )
-    ]
-
-
 def _warped(column: list[float | None], hover: list[str], colours: Palette) -> go.Scatter:
     return go.Scatter(
-        x=np.arange(len(column)) - 0.26,
+        x=np.arange(len(column)) - WIDTH,
         y=column,
         mode="markers",
         name="p used by the rule",

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from eagle3_viz import trace_file
 from eagle3_viz.component import miss_sentence, node_sentence
 from eagle3_viz.cycle_view import distributions_at, node_labels, node_table, stop_node
-from eagle3_viz.figures.colours import Mode
 from eagle3_viz.figures.distributions import next_tokens
 from eagle3_viz.figures.histogram import accepted_per_cycle
 from eagle3_viz.figures.timings import time_per_cycle
 from eagle3_viz.records import Cycle
 from eagle3_viz.trace import Header, ModelSource, Trace
 from eagle3_viz.ui import live_state
+from eagle3_viz.ui.charts import chart, theme
 from eagle3_viz.ui.live_state import View
 from eagle3_viz.wording import counted
 
-CHART = {"displaylogo": False, "showSendToCloud": False, "displayModeBar": False}
 ELSEWHERE = "The walk did not go through the selected node: shown where it was judged."
 NOTES = {
     "greedy": "Bars: p at temperature 1. The rule takes the arg-max of p.",
@@ -98,7 +96,7 @@ def _twins(trace: Trace, cycle: Cycle, node: int) -> None:
 
 
 def _charts(trace: Trace, cycle: Cycle, node: int) -> None:
-    mode: Mode = "dark" if st.context.theme.type == "dark" else "light"
+    mode = theme()
     with st.container(key="live_charts"):  # stacked by the style sheet where the page is narrow
         left, *middle, right = st.columns([5, 3, 4] if _drafted(trace) else [1, 1])
     at = distributions_at(cycle, node)
@@ -107,22 +105,18 @@ def _charts(trace: Trace, cycle: Cycle, node: int) -> None:
             st.text("Distributions were not recorded: choose record full.")
         else:
             after = cycle.root if cycle.nodes is None else int(cycle.nodes.token[at.node])
-            _chart(next_tokens(trace, at, after=after, mode=mode), "live_distributions")
+            chart(next_tokens(trace, at, after=after, mode=mode), "live_distributions")
             st.caption(_note(trace, at.node == node))
     for column in middle:
         with column:
-            _chart(accepted_per_cycle(trace, mode=mode), "live_histogram")
+            chart(accepted_per_cycle(trace, mode=mode), "live_histogram")
     with right:
-        _chart(time_per_cycle(trace, selected=cycle.index, mode=mode), "live_timings")
+        chart(time_per_cycle(trace, selected=cycle.index, mode=mode), "live_timings")
 
 
 def _note(trace: Trace, own: bool) -> str:
     """What the bars are, and what they are not."""
     return NOTES[trace.header.rule] if own else f"{ELSEWHERE} {NOTES[trace.header.rule]}"
-
-
-def _chart(figure: go.Figure, key: str) -> None:
-    st.plotly_chart(figure, key=key, config=CHART, width="stretch")
 
 
 def _table(trace: Trace, cycle: Cycle) -> None:
