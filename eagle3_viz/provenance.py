@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 import subprocess
 import sys
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eagle3_viz import __version__
+
+if TYPE_CHECKING:
+    import torch
 
 PACKAGES = ("torch", "transformers", "safetensors", "numpy")
 
@@ -50,3 +56,16 @@ def _git(folder: Path, *arguments: str) -> str:
 def command_line() -> tuple[str, ...]:
     """argv with the program's folder removed: traces are shared, paths of a machine are not."""
     return (Path(sys.argv[0]).name, *sys.argv[1:])
+
+
+def machine(device: torch.device) -> str:
+    """The GPU's name where `device` is one, and the CPU's with the number of cores it has."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(errors="replace") if info.exists() else ""
+    names = re.findall(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    cpu = f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
+    if device.type != "cuda":
+        return cpu
+    import torch
+
+    return f"{torch.cuda.get_device_name(device)}; {cpu}"

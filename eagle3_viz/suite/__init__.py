@@ -1,0 +1,1 @@
+"""Methods times settings times prompt sets on one pair: run, tabulated, compared."""
