@@ -16,6 +16,10 @@ UI = Path(__file__).parent / "eagle3_viz" / "ui"
 
 st.set_page_config(page_title="EAGLE-3 microscope", page_icon=str(UI / "icon.svg"), layout="wide")
 # No icons: a page's icon becomes the tab's, fetched from a server of fonts.
-page = st.navigation([st.Page("pages/live.py", title="Live", default=True)], position="top")
+PAGES = [
+    st.Page("pages/live.py", title="Live", default=True),
+    st.Page("pages/lossless.py", title="Lossless"),
+]
+page = st.navigation(PAGES, position="top")
 st.html(UI / "style.css")
 page.run()
