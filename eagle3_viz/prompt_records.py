@@ -16,6 +16,8 @@ from eagle3_viz.text_lines import DataError
 MAX_PROMPT_CHARS = 100_000
 MAX_DOMAIN_CHARS = 40
 UNKNOWN_DOMAIN = "unknown"
+LAYOUTS = ("turns", "messages", "prompt")
+COLUMNS = (*LAYOUTS, "id", "domain", "system")  # what a file may call otherwise
 ALL = "all"  # what tables call all domains together, so that no domain is called so
 
 _ASKING = ("user", "human")

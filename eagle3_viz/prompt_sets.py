@@ -15,13 +15,11 @@ from itertools import islice
 from pathlib import Path
 
 from eagle3_viz.presets import load_presets
-from eagle3_viz.prompt_records import ALL, asked, domain_of
+from eagle3_viz.prompt_records import ALL, LAYOUTS, asked, domain_of
 from eagle3_viz.record_files import Record, records_of
 from eagle3_viz.text_lines import DataError
 
 SAMPLE = "sample"  # the name under which the project's own prompts are asked for
-LAYOUTS = ("turns", "messages", "prompt")
-COLUMNS = (*LAYOUTS, "id", "domain", "system")
 MAX_PROMPTS = 100_000
 MAX_TURNS = 32
 MAX_ID_CHARS = 80
@@ -86,7 +84,7 @@ def read_set(
 ) -> PromptSet:
     """The first `limit` prompts of a file, as a set with the file's name.
 
-    columns: for names out of `COLUMNS`, what the file calls them.
+    columns: for names out of `prompt_records.COLUMNS`, what the file calls them.
 
     Raises DataError naming file, record, what was expected and found.
     """

@@ -78,6 +78,12 @@ def _show(args: argparse.Namespace) -> int:
     return show(args.trace)
 
 
+def _suite(args: argparse.Namespace) -> int:
+    from eagle3_viz.cli.suite import suite
+
+    return suite(args)
+
+
 def _train(args: argparse.Namespace) -> int:
     from eagle3_viz.cli.train import train
 
@@ -89,5 +95,6 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "fetch": _fetch,
     "pairs": _pairs,
     "show": _show,
+    "suite": _suite,
     "train": _train,
 }

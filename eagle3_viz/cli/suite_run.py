@@ -1,0 +1,95 @@
+"""`suite`: methods over prompt sets, with the time left on the screen and a table at the end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from eagle3_viz.cli.decode import load
+from eagle3_viz.cli.failure import Failure, as_failure
+from eagle3_viz.cli.suite_tables import named, table
+from eagle3_viz.cli.terminal import one_line
+from eagle3_viz.cli.train_data import reporting_pace
+from eagle3_viz.config import METHODS, DecodeConfig, Method, Sampling
+from eagle3_viz.fixed_tree import FIXED_TREES
+from eagle3_viz.pairs import PairError
+from eagle3_viz.prompt_sets import read_sets
+from eagle3_viz.suite.plan import Plan, settings_of
+from eagle3_viz.suite.runner import Outcome, run_suite
+from eagle3_viz.training.data import Progress
+
+INTERRUPTED = 130
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the suite that the options describe; returns the exit status."""
+    if args.out is None:
+        raise Failure("--out is missing: name the folder that the suite goes into")
+    if args.out.exists() and not args.out.is_dir():
+        raise Failure(f"--out needs a folder, {args.out} is a file: name another place")
+    with as_failure(PairError, ValueError, ArithmeticError, RuntimeError, OSError):
+        sets = read_sets(args.prompts, args.columns, args.limit)
+        settings(args, args.methods or METHODS)  # what has no meaning is told before loading
+        pair = load(args)
+        plan = Plan(sets, settings(args, args.methods or pair.methods))
+        try:
+            with reporting_pace(sys.stderr) as report:
+                outcome = run_suite(
+                    pair,
+                    plan,
+                    args.out,
+                    command=shareable(args.argv),
+                    report=lambda done, total: report(Progress("Runs", done, total)),
+                )
+        except KeyboardInterrupt:
+            print(
+                one_line(
+                    f"Interrupted. What is finished is kept in {args.out}; the same command goes "
+                    f"on from there, `suite table {args.out}` shows it."
+                ),
+                file=sys.stderr,
+            )
+            return INTERRUPTED
+    tell_skipped(outcome)
+    return table(args.out)
+
+
+def settings(args: argparse.Namespace, methods: Sequence[Method]) -> dict[str, DecodeConfig]:
+    """The settings that the options ask for. Raises ValueError when one has no meaning."""
+    return settings_of(
+        tuple(dict.fromkeys(methods)),
+        shapes=tuple(dict.fromkeys(args.tree)),
+        fixed=tuple(FIXED_TREES[name] for name in dict.fromkeys(args.fixed_tree)),
+        samplings=tuple(
+            Sampling(temperature, args.target_top_k, args.top_p)
+            for temperature in dict.fromkeys(args.temperature)
+        ),
+        rule=args.rule,
+        max_new_tokens=args.max_new_tokens,
+        seed=args.seed,
+        record=args.record,
+    )
+
+
+def tell_skipped(outcome: Outcome) -> None:
+    """Say which prompts the pair could not take, and why the first one."""
+    if outcome.skipped:
+        why = next(iter(outcome.skipped.values()))
+        text = f"Skipped: {named(list(outcome.skipped))}. The first: {why}"
+        print(one_line(text, 1000), file=sys.stderr)
+
+
+def shareable(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command line with folders of this machine cut off: traces are shared, paths are not."""
+    shown = []
+    for argument in argv:
+        option, equals, value = argument.rpartition("=") if argument[:2] == "--" else ("", "", "")
+        place = value if equals else argument
+        if os.sep in place and Path(place).expanduser().exists():
+            place = Path(place).name
+        shown.append(f"{option}{equals}{place}" if equals else place)
+    # names of files may hold bytes that are no UTF-8, which a trace file cannot store
+    return tuple(argument.encode("utf-8", "replace").decode() for argument in shown)
