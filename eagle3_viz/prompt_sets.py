@@ -147,11 +147,7 @@ def _renamed(record: Record, columns: Mapping[str, str], place: str) -> Record:
         raise DataError(
             f"{place} has no column {missing[0]!r}; it has {', '.join(map(str, record))[:200]}"
         )
-    if not columns:
-        return record
     # a mapped question must not lose to another layout that the file happens to have
-    layouts = (
-        {"turns", "messages", "prompt"} if {"turns", "messages", "prompt"} & set(columns) else set()
-    )
-    rest = {name: value for name, value in record.items() if name not in layouts}
+    hidden = LAYOUTS if any(name in LAYOUTS for name in columns) else ()
+    rest = {name: value for name, value in record.items() if name not in hidden}
     return rest | {name: record[column] for name, column in columns.items()}
