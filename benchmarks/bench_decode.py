@@ -64,8 +64,10 @@ def questions(folder: Path | None, sets: list[str], count: int) -> list[Question
 
 def measure(pair: LoadedPair, prompt: list[int], config: DecodeConfig) -> dict[str, object]:
     """One run: sizes, phases in ms, wall time of the decoding loop."""
+    loaded = pair.draft_for(config.method)
+    draft = None if loaded is None else loaded.draft
     start = time.perf_counter()
-    prefill, *cycles = decode(pair.target, pair.draft, prompt, config)
+    prefill, *cycles = decode(pair.target, draft, prompt, config)
     wall = (time.perf_counter() - start) * 1e3
     assert isinstance(prefill, Prefill)
     timings = [cycle.timing for cycle in cycles if isinstance(cycle, Cycle)]

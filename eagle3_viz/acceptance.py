@@ -15,10 +15,12 @@ from eagle3_viz.records import Origin
 from eagle3_viz.sampling import Draws
 from eagle3_viz.tree import DraftTree
 
+TYPICAL_EPSILON, TYPICAL_DELTA = 0.09, 0.3
+
 
 @dataclass(frozen=True)
 class Test:
-    """One child put to the test. `uniform` is NaN where nothing was drawn (greedy)."""
+    """One child put to the test. `uniform` is NaN where nothing was drawn (greedy, typical)."""
 
     node: int
     p_tested: float  # p of the token after earlier siblings were removed
@@ -109,33 +111,89 @@ def accept_topk(
             return _verdict(path, tokens, token, children[node], tests)
 
 
-def accept_sample_chain(
+def accept_sample(
     tree: DraftTree,
     p: torch.Tensor,  # [T, V], warped target distribution after each node
-    q: torch.Tensor,  # [T - 1, V], distribution each drafted token was drawn from, zero-filled
+    q: torch.Tensor,  # [E, V], what the children of each expanded node were drawn from
     draws: Draws,
 ) -> Verdict:
-    """A chain drawn from q: accept with min(1, p/q), else draw the residual (MATH.md 1.1).
+    """Children drawn from q without replacement, tested as drawn (MATH.md 1.1, 1.3).
 
-    Row i of `q` is the distribution after node i. Raises ValueError when the tree is no chain.
+    Rows of `q` stand as `tree.expanded`. A child is kept with min(1, p/q); after a refusal p
+    becomes norm(max(0, p - q)) and q loses the child.
     """
-    steps = torch.arange(len(tree) - 1, device=p.device)
-    drafted = tree.token[1:]
-    columns = [drafted, tree.parent[1:], p[steps, drafted], q[steps, drafted]]
-    tokens, parents, p_node, q_node = torch.stack([c.double() for c in columns]).tolist()
-    tokens = [-1, *tokens]
-    if parents != list(range(len(parents))):
-        raise ValueError("the sample rule takes a chain here; this tree branches")
-    tests: list[Test] = []
-    for node, (p_x, q_x) in enumerate(zip(p_node, q_node, strict=True)):
-        ratio = min(1.0, p_x / q_x)
-        accepted, u = draws.accepts(ratio)
-        tests.append(Test(node + 1, p_x, ratio, u, accepted))
-        if not accepted:
-            token = int(draws.token(residual_sample(p[node], q[node])))
-            return _verdict(list(range(node + 1)), tokens, token, [node + 1], tests)
-    token = int(draws.token(p[-1]))
-    return _verdict(list(range(len(tree))), tokens, token, [], tests)
+    tokens, parents, pool_index = torch.stack([tree.token, tree.parent, tree.pool_index]).tolist()
+    row_of = {index: row for row, index in enumerate(tree.expanded.tolist())}
+    children = children_of(parents)
+    path, tests = [0], []
+    while True:
+        node, left = path[-1], p[path[-1]]
+        if children[node]:
+            drawn = tree.token[children[node]]
+            tested, chances, left = residual_chain(left, q[row_of[pool_index[node]]], drawn)
+            columns = torch.stack([tested.double(), chances.double()]).tolist()
+            for child, p_tested, chance in zip(children[node], *columns, strict=True):
+                accepted, u = draws.accepts(chance)
+                tests.append(Test(child, p_tested, chance, u, accepted))
+                if accepted:
+                    path.append(child)
+                    break
+        if path[-1] == node:
+            return _verdict(path, tokens, int(draws.token(left)), children[node], tests)
+
+
+def accept_typical(
+    tree: DraftTree,
+    p: torch.Tensor,  # [T, V], warped target distribution after each node
+    draws: Draws,
+) -> Verdict:
+    """The first child that is likely enough stays (MATH.md 1.6): changes the distribution.
+
+    A child passes when p(child) > `typical_threshold` of its parent; when none does, a token is
+    drawn from p.
+    """
+    rows = torch.stack([tree.token.double(), tree.parent.double(), _p_of_nodes(tree, p).double()])
+    tokens, parents, p_node = rows.tolist()
+    thresholds = typical_threshold(p).tolist()
+    children = children_of([int(parent) for parent in parents])
+    path, tests = [0], []
+    while True:
+        node = path[-1]
+        for child in children[node]:
+            passes = p_node[child] > thresholds[node]
+            tests.append(Test(child, p_node[child], float(passes), float("nan"), passes))
+            if passes:
+                path.append(child)
+                break
+        if path[-1] == node:
+            return _verdict(path, tokens, int(draws.token(p[node])), children[node], tests)
+
+
+def typical_threshold(p: torch.Tensor) -> torch.Tensor:
+    """min(epsilon, delta * exp(-H(p))) [...] of p [..., V]: the more open the choice, the lower."""
+    entropy = -torch.xlogy(p, p).sum(-1)
+    return (TYPICAL_DELTA * (-entropy).exp()).clamp(max=TYPICAL_EPSILON)
+
+
+def residual_chain(
+    p: torch.Tensor,  # [V]
+    q: torch.Tensor,  # [V]
+    drawn: torch.Tensor,  # int64 [k], tokens drawn from q without replacement, as drawn
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Recursive rejection (MATH.md 1.3) on the assumption that every child is refused.
+
+    Returns for each child p_i(c_i) and its chance min(1, p_i(c_i) / q_i(c_i)), both [k], and what
+    is left of p [V], not normalized, after the last refusal.
+    """
+    tested, chances, left, q = [], [], p, q.clone()
+    for child in drawn.split(1):
+        tested.append(left[child])
+        chances.append((left[child] / q[child]).clamp(max=1.0))
+        left = residual_sample(left, q)
+        left = left / left.sum()
+        q[child] = 0.0
+        q = q / q.sum().clamp(min=torch.finfo(q.dtype).tiny)
+    return torch.cat(tested), torch.cat(chances), left
 
 
 def residual_topk(p: torch.Tensor, refused: list[int]) -> torch.Tensor:

@@ -100,7 +100,8 @@ def check_compatible(target_folder: Path, draft_folder: Path) -> str | None:
     """The reason, as a sentence, why the draft cannot serve the target; None when it can.
 
     Compares the width of the target states the draft reads and the size of the vocabulary it maps
-    into. Agreement does not prove that the draft was trained for this target.
+    into. Agreement does not prove that the draft was trained for this target. An independent
+    language model reads no states; its tokenizer is compared when it is loaded.
     """
     try:
         target = _language_part(read_config(target_folder))
@@ -108,6 +109,8 @@ def check_compatible(target_folder: Path, draft_folder: Path) -> str | None:
         table = tensor_table(draft_folder)
     except PairError as error:
         return str(error)
+    if is_language_model(table):
+        return None
     names = f"The draft {draft_folder.name} was made for a target"
     width, wanted = _target_width(draft, table), target.get("hidden_size")
     if width != wanted:
@@ -122,6 +125,11 @@ def check_compatible(target_folder: Path, draft_folder: Path) -> str | None:
             "choose the draft that belongs to this target."
         )
     return None
+
+
+def is_language_model(table: Mapping[str, TensorInfo]) -> bool:
+    """Whether the tensors are a whole causal LM of transformers, and no head on another model."""
+    return "model.embed_tokens.weight" in table and _shape(table, "fc.weight") is None
 
 
 def _language_part(config: dict[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
+from eagle3_viz.fixed_tree import DEFAULT_FIXED, FixedTree
 from eagle3_viz.records import RecordLevel
 
-Method = Literal["ar", "eagle2", "eagle3"]
-Rule = Literal["greedy", "topk", "sample"]
-
+Method = Literal["ar", "lookup", "independent", "eagle1", "eagle2", "eagle3"]
+Rule = Literal["greedy", "topk", "sample", "typical"]
+METHODS: tuple[Method, ...] = get_args(Method)
+RULES: tuple[Rule, ...] = get_args(Rule)
 
 MAX_TOTAL, MAX_DEPTH, MAX_TOP_K = 1024, 64, 64
 """Beyond these a tree costs minutes and gigabytes a cycle and wins nothing."""
@@ -94,12 +96,19 @@ class Sampling:
 class DecodeConfig:
     """One run. Raises ValueError on a combination that has no meaning.
 
-    `rule` None picks the published behaviour: greedy at temperature 0, else topk.
+    shape     the dynamic tree of every method but eagle1; lookup proposes its longest chain.
+    fixed     the tree of eagle1.
+    sampling  warps p; under `sample`, q as well, apart from its temperature where
+              `draft_temperature` gives another.
+    rule      None picks the published behaviour: greedy at temperature 0, else topk. `typical`
+              changes the output distribution (MATH.md 1.6).
     """
 
     method: Method = "eagle3"
     shape: TreeShape = field(default_factory=TreeShape)
+    fixed: FixedTree = DEFAULT_FIXED
     sampling: Sampling = field(default_factory=Sampling)
+    draft_temperature: float | None = None
     rule: Rule | None = None
     max_new_tokens: int = 128
     stop: tuple[str, ...] = ()
@@ -113,12 +122,20 @@ class DecodeConfig:
         if (self.rule == "greedy") != greedy:
             raise ValueError(
                 f"rule={self.rule!r} does not fit temperature={self.sampling.temperature}: "
-                "greedy needs temperature 0, topk and sample need a positive one"
+                "greedy needs temperature 0, topk, sample and typical need a positive one"
             )
-        if self.rule == "sample" and self.method != "ar" and self.shape.top_k != 1:
+        if self.rule == "sample" and self.method == "lookup":
             raise ValueError(
-                "rule='sample' drafts a chain here: it needs top_k=1, "
-                f"got top_k={self.shape.top_k}; use rule='topk' for a tree"
+                "rule='sample' draws from q, and lookup copies text: it has no q; use rule='topk'"
+            )
+        if self.draft_temperature is not None and self.rule != "sample":
+            raise ValueError(
+                f"draft_temperature warps the q that rule='sample' draws from; rule={self.rule!r} "
+                "proposes the draft's most likely tokens: leave it out"
+            )
+        if self.draft_temperature is not None and not 0.0 < self.draft_temperature < float("inf"):
+            raise ValueError(
+                f"draft_temperature must be finite and positive; got {self.draft_temperature}"
             )
         if self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1; got {self.max_new_tokens}")
@@ -126,3 +143,15 @@ class DecodeConfig:
             raise ValueError(f"seed must be from 0 to 2**63 - 1; got {self.seed}")
         if any(not s for s in self.stop):
             raise ValueError("a stop string must not be empty")
+
+    @property
+    def tree(self) -> TreeShape | FixedTree:
+        """The tree that the method drafts."""
+        return self.fixed if self.method == "eagle1" else self.shape
+
+    @property
+    def draft_sampling(self) -> Sampling:
+        """The transform of the q that `sample` draws from."""
+        if self.draft_temperature is None:
+            return self.sampling
+        return replace(self.sampling, temperature=self.draft_temperature)

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 import torch
 
-from eagle3_viz.acceptance import Verdict, accept_greedy, accept_sample_chain, accept_topk
+from eagle3_viz.acceptance import (
+    Verdict,
+    accept_greedy,
+    accept_sample,
+    accept_topk,
+    accept_typical,
+)
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.endings import Endings
@@ -74,7 +80,9 @@ class _Loop:
         self.timer.mark("draft")
         (_, target_ms), (_, draft_ms) = self.timer.laps()
         _, finish = endings.admit([self.root], len(prompt_ids))
-        return Prefill(len(prompt_ids), self.root, target_ms, draft_ms, finish)
+        return Prefill(
+            len(prompt_ids), self.root, target_ms, draft_ms, finish, draws=self.draws.take()
+        )
 
     @torch.inference_mode()
     def cycle(self, index: int, endings: Endings) -> Cycle:
@@ -106,6 +114,7 @@ class _Loop:
             drafted=0 if tree.pool is None else len(tree.pool.token),
             draft_forwards=max(0, len(timing(laps).draft_levels) - (index == 0)),
             timing=timing(laps),
+            draws=self.draws.take(),
             cut=kept < len(verdict.tokens),
             finish=finish,
             nodes=seen.nodes,
@@ -116,32 +125,33 @@ class _Loop:
 
     def _propose(self, n: int) -> DraftTree:
         """The draft takes over what was verified last, then guesses below the root."""
-        levels = min(self.config.shape.levels, self.target.context_limit - 1 - n)
-        if self.draft is None or levels < 1:
+        config, draft = self.config, self.draft
+        levels = min(config.tree.levels, self.target.context_limit - 1 - n)
+        if draft is None or levels < 1:
             return root_only(self.root, self.target.device)
         if self.unseen is not None:
-            self.draft.extend(*self.unseen)
+            draft.extend(*self.unseen)
             self.unseen = None
-        shape = self.config.shape.clipped(levels=levels, top_k=self.draft.vocabulary_size)
-        if self.config.rule != "sample":
-            return self.draft.propose(self.root, shape, self.timer.mark)
-        temperature = self.config.sampling.temperature
-        depth = min(shape.depth, shape.total - 2)
-        return self.draft.propose_sampled(
-            self.root, depth, temperature, self.draws, self.timer.mark
-        )
+        tree = config.tree.clipped(levels=levels, top_k=draft.vocabulary_size)
+        if config.rule != "sample":
+            return draft.propose(self.root, tree, self.timer.mark)
+        sampling = config.draft_sampling
+        return draft.propose_sampled(self.root, tree, sampling, self.draws, self.timer.mark)
 
     def _accept(
         self, tree: DraftTree, logits: torch.Tensor
     ) -> tuple[Verdict, torch.Tensor | None, torch.Tensor | None]:
-        """The verdict, and p [T, V] and q [T - 1, V] where the rule needed them."""
-        if self.config.rule == "greedy":
+        """The verdict, and p [T, V] and q [E, V] where the rule needed them."""
+        rule = self.config.rule
+        if rule == "greedy":
             return accept_greedy(tree, arg_max(logits)), None, None
         p = warp(logits, self.config.sampling)
-        if self.config.rule == "topk" or self.draft is None or len(tree) == 1:
+        if rule == "typical":
+            return accept_typical(tree, p, self.draws), p, None
+        if rule == "topk" or self.draft is None or len(tree) == 1:
             return accept_topk(tree, p, self.draws), p, None
         q = spread_q(tree, self.draft, p.shape[-1])
-        return accept_sample_chain(tree, p, q, self.draws), p, q
+        return accept_sample(tree, p, q, self.draws), p, q
 
 
 def refuse_nan(tree: DraftTree | None, visited: torch.Tensor) -> None:

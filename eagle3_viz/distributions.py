@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from eagle3_viz.acceptance import Verdict
-from eagle3_viz.config import DecodeConfig
+from eagle3_viz.acceptance import Verdict, residual_chain, typical_threshold
+from eagle3_viz.config import DecodeConfig, Rule
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.records import Distributions, Top
 from eagle3_viz.sampling import arg_max
@@ -14,12 +14,17 @@ from eagle3_viz.tree import DraftTree
 HEAD = 20
 
 
+def place_of(tree: DraftTree, node: int) -> int | None:
+    """Place of `node` among the expanded ones, or None where the draft did not expand it."""
+    hits = (tree.expanded == tree.pool_index[node]).nonzero()
+    return int(hits[0, 0]) if len(hits) else None
+
+
 def q_row_of(tree: DraftTree, node: int) -> torch.Tensor | None:
     """log q [DV] after `node`, or None where the draft did not expand it."""
-    hits = (tree.expanded == tree.pool_index[node]).nonzero()
-    if len(hits) == 0:
+    row = place_of(tree, node)
+    if row is None:
         return None
-    row = int(hits[0, 0])
     for level in tree.q_logprobs:
         if row < len(level):
             return level[row]
@@ -35,7 +40,7 @@ def observe_distributions(
     verdict: Verdict,
     draft: Draft | None,
     p: torch.Tensor | None,  # [T, V] warped, None under greedy
-    q: torch.Tensor | None,  # [T - 1, V] under sample
+    q: torch.Tensor | None,  # [E, V] under sample
 ) -> tuple[Distributions, ...]:
     """One entry per visited node, root first."""
     ids, best = None, arg_max(logits)
@@ -61,7 +66,10 @@ def _at_node(
     children = (tree.parent == node).nonzero()[:, 0]
     child_tokens = tree.token[children]
     log_q = q_row_of(tree, node)
-    residual, residual_mass, expected = _rule(node, child_tokens, best, p, q)
+    place = None if q is None else place_of(tree, node)
+    q_drawn = None if q is None or place is None else q[place]
+    p_here = None if p is None else p[node]
+    residual, residual_mass, expected = _rule(config.rule, child_tokens, best, p_here, q_drawn)
     overlap = kl = entropy_q = float("nan")
     q_top = None
     if log_q is not None and ids is not None:
@@ -87,11 +95,11 @@ def _at_node(
 
 
 def _rule(
-    node: int,
-    child_tokens: torch.Tensor,
+    rule: Rule | None,
+    child_tokens: torch.Tensor,  # int64 [k], in the order tested
     best: torch.Tensor,
-    p: torch.Tensor | None,
-    q: torch.Tensor | None,
+    p: torch.Tensor | None,  # [V]
+    q: torch.Tensor | None,  # [V]
 ) -> tuple[Top | None, float, float]:
     """Residual, its mass, and the probability that some child is accepted (MATH.md 4)."""
     if len(child_tokens) == 0:
@@ -99,13 +107,19 @@ def _rule(
     if p is None:
         hit = float((child_tokens == best).any())
         return None, 1.0 - hit, hit
-    if q is not None:
-        left = (p[node] - q[node]).clamp(min=0.0)
-        expected = float(torch.minimum(p[node], q[node]).sum())
-    else:
-        left = p[node].clone()
+    if rule == "typical":
+        hit = float((p[child_tokens] > typical_threshold(p)).any())
+        return _normalized_top(p), 1.0 - hit, hit
+    if q is None:
+        left = p.clone()
         left[child_tokens] = 0.0
-        expected = float(p[node][child_tokens].sum())
+        expected = float(p[child_tokens].sum())
+        return _normalized_top(left), max(0.0, 1.0 - expected), expected
+    _, chances, left = residual_chain(p, q, child_tokens)
+    if len(child_tokens) == 1:  # whatever was drawn
+        expected = float(torch.minimum(p, q).sum())
+    else:
+        expected = float(1.0 - (1.0 - chances).prod())
     return _normalized_top(left), max(0.0, 1.0 - expected), expected
 
 

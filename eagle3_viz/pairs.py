@@ -16,17 +16,27 @@ from safetensors import SafetensorError
 
 from eagle3_viz import embedded, hub
 from eagle3_viz.compatibility import check_compatible, parameter_count, read_config, tensor_table
+from eagle3_viz.config import METHODS, Method
 from eagle3_viz.dequantize import without_progress_bars
 from eagle3_viz.device import choose_device, choose_dtype
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.checkpoints import CheckpointError
 from eagle3_viz.drafts.loading import load_draft
+from eagle3_viz.drafts.prompt_lookup import PromptLookupDraft
 from eagle3_viz.embedded import PairError, Progress
-from eagle3_viz.pair_specs import EMBEDDED, KNOWN_PAIRS, find_spec, is_local
+from eagle3_viz.pair_specs import (
+    EMBEDDED,
+    KNOWN_PAIRS,
+    PRETRAINED,
+    SHIPPED,
+    find_spec,
+    is_local,
+)
 from eagle3_viz.target import TargetError, TargetModel
 from eagle3_viz.trace import ModelSource
 
 __all__ = [
+    "LoadedDraft",
     "LoadedPair",
     "PairError",
     "Progress",
@@ -36,77 +46,118 @@ __all__ = [
     "resolve",
 ]
 
-PRETRAINED = Path(__file__).parent / "pretrained"
 HASH_LIMIT = 2_000_000_000  # bytes; larger weights are named by their revision instead of a hash
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_EMBEDDED_TARGET, _EMBEDDED_DRAFT = "SmolLM2-135M-Instruct", "smollm2-135m-instruct-eagle3"
+_EMBEDDED_TARGET = "SmolLM2-135M-Instruct"
+LOOKUP_SOURCE = ModelSource("prompt lookup", "no model", "", "", 0)
+
+
+@dataclass(frozen=True)
+class ResolvedDraft:
+    """A draft on this machine's disk."""
+
+    folder: Path
+    source: ModelSource
 
 
 @dataclass(frozen=True)
 class ResolvedPair:
-    """A pair on this machine's disk. The draft parts are None for a target alone."""
+    """A target and its drafts on this machine's disk; a target alone has none."""
 
     name: str
     target_folder: Path
-    draft_folder: Path | None
     target_source: ModelSource
-    draft_source: ModelSource | None
+    drafts: tuple[ResolvedDraft, ...]
+
+
+@dataclass(frozen=True)
+class LoadedDraft:
+    """A draft in memory and where it came from."""
+
+    draft: Draft
+    source: ModelSource
 
 
 @dataclass(frozen=True)
 class LoadedPair:
-    """A pair in memory, ready to decode. dtype_reason says why the weights have their format."""
+    """A target in memory with whatever drafts for it, ready to decode.
+
+    drafts        each serves other methods; prompt lookup is always among them.
+    dtype_reason  says why the weights have their format.
+    """
 
     name: str
     target: TargetModel
-    draft: Draft | None
+    drafts: tuple[LoadedDraft, ...]
     tokenizer: Any
     target_source: ModelSource
-    draft_source: ModelSource | None
     dtype_reason: str
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods that can run, autoregression first."""
+        having = {name for loaded in self.drafts for name in loaded.draft.methods}
+        return tuple(name for name in METHODS if name == "ar" or name in having)
+
+    def draft_for(self, method: Method) -> LoadedDraft | None:
+        """The draft of `method`, None for autoregression. Raises ValueError when there is none."""
+        if method == "ar":
+            return None
+        for loaded in self.drafts:
+            if method in loaded.draft.methods:
+                return loaded
+        raise ValueError(
+            f"method {method!r} needs a draft that {self.name} does not have; it can run "
+            f"{', '.join(self.methods)}"
+        )
 
 
 def resolve(
     name: str | None = None,
     *,
     target: str | None = None,
-    draft: str | None = None,
+    drafts: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> ResolvedPair:
-    """Bring a pair onto this disk, download included, and check that its halves fit.
+    """Bring a pair onto this disk, download included, and check that its parts fit.
 
-    Either `name` of a known pair, or `target` and `draft` as local folder, hub id or EMBEDDED; a
-    draft alone goes with the embedded target, a target alone has no draft, nothing at all is the
-    first known pair. Raises PairError.
+    Either `name` of a known pair, or `target` and `drafts` as local folders or hub ids, EMBEDDED
+    or SHIPPED names; drafts alone go with the embedded target, a target alone has none, nothing at
+    all is the first known pair. Raises PairError.
     """
     report = progress or (lambda stage, done, total: None)
-    if name is not None and (target is not None or draft is not None):
-        raise PairError(f"Give the pair name {name!r} or a target and draft of your own, not both.")
-    if target is None and draft is None:
+    if name is not None and (target is not None or drafts):
+        raise PairError(
+            f"Give the pair name {name!r} or a target and drafts of your own, not both."
+        )
+    if target is None and not drafts:
         spec = find_spec(name) if name is not None else KNOWN_PAIRS[0]
-        name, target, draft = spec.name, spec.target, spec.draft
+        name, target, drafts = spec.name, spec.target, spec.drafts
         if not is_local(spec):
             require_memory(spec.title, int(spec.memory_gb * 1e9), choose_device())
     target = EMBEDDED if target is None else target
-    # the draft first: it is small, and tells about a wrong name before gigabytes are fetched
-    draft_folder = None if draft is None else _draft_folder(draft, report)
-    target_folder = _target_folder(target, report)
-    target_source = _source(target, target_folder, _EMBEDDED_TARGET)
-    draft_source = None
-    if draft is not None and draft_folder is not None:
-        if reason := check_compatible(target_folder, draft_folder):
+    # the drafts first: they are small, and tell about a wrong name before gigabytes are fetched
+    folders = [_draft_folder(draft, report) for draft in drafts]
+    target_folder = embedded.ensure_embedded(report) if target == EMBEDDED else None
+    target_folder = target_folder or _folder(target, report)
+    target_source = _source(target, target_folder)
+    for folder in folders:
+        if reason := check_compatible(target_folder, folder):
             raise PairError(reason)
-        draft_source = _source(draft, draft_folder, _EMBEDDED_DRAFT)
+    found = tuple(
+        ResolvedDraft(folder, _source(draft, folder))
+        for draft, folder in zip(drafts, folders, strict=True)
+    )
     if name is None:
-        name = " + ".join(source.name for source in (target_source, draft_source) if source)
-    return ResolvedPair(name, target_folder, draft_folder, target_source, draft_source)
+        name = " + ".join([target_source.name, *(draft.source.name for draft in found)])
+    return ResolvedPair(name, target_folder, target_source, found)
 
 
 def load_pair(
     name: str | None = None,
     *,
     target: str | None = None,
-    draft: str | None = None,
+    drafts: Sequence[str] = (),
     dtype: torch.dtype | None = None,
     device: torch.device | None = None,
     progress: Progress | None = None,
@@ -117,46 +168,51 @@ def load_pair(
     Raises PairError for everything that keeps the pair from decoding.
     """
     report = progress or (lambda stage, done, total: None)
-    pair = resolve(name, target=target, draft=draft, progress=progress)
+    pair = resolve(name, target=target, drafts=drafts, progress=progress)
     device = device or choose_device()
     reason = f"{str(dtype).removeprefix('torch.')}: asked for"
+    stages = 2 + len(pair.drafts)
     if dtype is None:
-        report("Choosing the number format", 0, 3)
+        report("Choosing the number format", 0, stages)
         dtype, reason = choose_dtype(device)
-    sources = [source for source in (pair.target_source, pair.draft_source) if source]
+    sources = [pair.target_source, *(draft.source for draft in pair.drafts)]
     weights = sum(source.parameters for source in sources) * dtype.itemsize
     require_memory(f"{pair.name} in {str(dtype).removeprefix('torch.')}", weights, device)
     with without_progress_bars():
-        model, head = _load_halves(pair, dtype, device, trust_remote_code, report)
-    report("The pair is ready", 3, 3)
+        report(f"Loading the target {pair.target_source.name}", 1, stages)
+        with _load_errors("target", pair.target_source.name):
+            model = TargetModel.load(
+                pair.target_folder, dtype=dtype, device=device, trust_remote_code=trust_remote_code
+            )
+        loaded = []
+        for number, draft in enumerate(pair.drafts):
+            report(f"Loading the draft {draft.source.name}", 2 + number, stages)
+            with _load_errors("draft", draft.source.name):
+                loaded.append(LoadedDraft(load_draft(draft.folder, model), draft.source))
+    lookup = PromptLookupDraft(model.vocab_size, model.device)
+    _refuse_rivals(loaded)
+    report("The pair is ready", stages, stages)
     return LoadedPair(
         name=pair.name,
         target=model,
-        draft=head,
+        drafts=(*loaded, LoadedDraft(lookup, LOOKUP_SOURCE)),
         tokenizer=model.tokenizer,
         target_source=pair.target_source,
-        draft_source=pair.draft_source,
         dtype_reason=reason,
     )
 
 
-def _load_halves(
-    pair: ResolvedPair,
-    dtype: torch.dtype,
-    device: torch.device,
-    trust_remote_code: bool,
-    report: Progress,
-) -> tuple[TargetModel, Draft | None]:
-    report(f"Loading the target {pair.target_source.name}", 1, 3)
-    with _load_errors("target", pair.target_source.name):
-        target = TargetModel.load(
-            pair.target_folder, dtype=dtype, device=device, trust_remote_code=trust_remote_code
-        )
-    if pair.draft_folder is None or pair.draft_source is None:
-        return target, None
-    report(f"Loading the draft {pair.draft_source.name}", 2, 3)
-    with _load_errors("draft", pair.draft_source.name):
-        return target, load_draft(pair.draft_folder, target)
+def _refuse_rivals(drafts: Sequence[LoadedDraft]) -> None:
+    """Raise PairError when two drafts are for the same method."""
+    names: dict[Method, str] = {}
+    for loaded in drafts:
+        for method in loaded.draft.methods:
+            if method in names:
+                raise PairError(
+                    f"The drafts {names[method]} and {loaded.source.name} are both for {method}: "
+                    "give one of them."
+                )
+            names[method] = loaded.source.name
 
 
 @contextmanager
@@ -176,12 +232,8 @@ def _load_errors(half: str, name: str) -> Iterator[None]:
         raise PairError(f"The {half} {name} could not be loaded: {first.rstrip('.')}.") from error
 
 
-def _target_folder(location: str, report: Progress) -> Path:
-    return embedded.ensure_embedded(report) if location == EMBEDDED else _folder(location, report)
-
-
 def _draft_folder(location: str, report: Progress) -> Path:
-    return PRETRAINED / _EMBEDDED_DRAFT if location == EMBEDDED else _folder(location, report)
+    return PRETRAINED / location if location in SHIPPED else _folder(location, report)
 
 
 def _folder(location: str, report: Progress) -> Path:
@@ -193,16 +245,15 @@ def _folder(location: str, report: Progress) -> Path:
     return path.resolve()
 
 
-def _source(location: str, folder: Path, embedded_name: str) -> ModelSource:
-    """Provenance of one half; parameters counted from the weight files."""
+def _source(location: str, folder: Path) -> ModelSource:
+    """Provenance of one part; parameters counted from the weight files."""
     parameters = parameter_count(tensor_table(folder))
     if location == EMBEDDED:
-        target = embedded_name == _EMBEDDED_TARGET
         return ModelSource(
-            name=embedded_name,
+            name=_EMBEDDED_TARGET,
             location=EMBEDDED,
-            revision=f"{embedded.PACKAGE} {embedded.VERSION}" if target else "",
-            sha256=embedded.model_sha256() if target else weights_sha256(folder),
+            revision=f"{embedded.PACKAGE} {embedded.VERSION}",
+            sha256=embedded.model_sha256(),
             parameters=parameters,
         )
     from_hub = folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models-")

@@ -34,7 +34,7 @@ def observe(
     verdict: Verdict,
     draft: Draft | None,
     p: torch.Tensor | None,  # [T, V] warped, None under greedy
-    q: torch.Tensor | None,  # [T - 1, V] under sample
+    q: torch.Tensor | None,  # [E, V] under sample
 ) -> Observation:
     """What `config.record` asks for: nothing, the nodes and their fate, or everything."""
     if config.record == "off":

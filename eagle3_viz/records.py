@@ -175,6 +175,7 @@ class Prefill:
     target_ms: float
     draft_ms: float
     finish: Finish | None = None
+    draws: tuple[float, ...] = ()  # as `Cycle.draws`
 
     @property
     def token_ids(self) -> set[int]:
@@ -202,6 +203,7 @@ class Cycle:
     drafted: int  # candidates the draft scored, kept or not
     draft_forwards: int
     timing: Timing
+    draws: tuple[float, ...] = ()  # every uniform of the run's generator, in the order drawn
     cut: bool = False
     finish: Finish | None = None
     nodes: Nodes | None = None  # from record="outcomes" on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eagle3_viz import provenance
-from eagle3_viz.chat import encode_chat, template_sha256
-from eagle3_viz.config import DecodeConfig, Method
+from eagle3_viz.chat import Exchange, encode_chat, template_sha256
+from eagle3_viz.config import DecodeConfig
 from eagle3_viz.decode import decode
 from eagle3_viz.records import Cycle, Prefill
 from eagle3_viz.tokens import token_bytes
@@ -30,38 +30,30 @@ def run(
     config: DecodeConfig,
     *,
     system: str | None = None,
+    history: Sequence[Exchange] = (),
     baseline: Baseline | None = None,
 ) -> Generator[Trace, None, None]:
     """Decode `prompt`; yields the same growing Trace after prefill and after each cycle.
 
+    history: the exchanges before it, if it goes on with a conversation; they are in the header's
+    `prompt_ids`, its `prompt` is the last question alone.
+
     Raises ValueError when the pair has no draft for the method, or the prompt does not fit the
     context.
     """
-    refuse_other_method(pair, config.method)
-    prompt_ids = encode_chat(pair.tokenizer, prompt, system)
-    trace = Trace(_header(pair, prompt, prompt_ids, config, baseline))
+    loaded = pair.draft_for(config.method)
+    draft = None if loaded is None else loaded.draft
+    header = planned_header(pair, prompt, config, system=system, history=history)
+    trace = Trace(replace(header, baseline=baseline))
     table = vocabulary_bytes(pair.tokenizer)
-    _spell(trace, table, set(prompt_ids))
-    for record in decode(pair.target, pair.draft, prompt_ids, config, table):
+    _spell(trace, table, set(header.prompt_ids))
+    for record in decode(pair.target, draft, header.prompt_ids, config, table):
         _spell(trace, table, record.token_ids)
         if isinstance(record, Prefill):
             trace.prefill = record
         else:
             trace.cycles.append(record)
         yield trace
-
-
-def refuse_other_method(pair: LoadedPair, method: Method) -> None:
-    """Raise ValueError when the pair's draft cannot draft by `method`."""
-    if method == "ar":
-        return
-    if pair.draft is None:
-        raise ValueError(f"method {method!r} needs a draft; {pair.name} has none")
-    if method not in pair.draft.methods:
-        usable = " or ".join(map(repr, pair.draft.methods))
-        raise ValueError(
-            f"method {method!r} cannot use the draft of {pair.name}, which is for {usable}"
-        )
 
 
 def measure_baseline(
@@ -107,21 +99,23 @@ def _spell(trace: Trace, table: list[bytes], ids: set[int]) -> None:
         trace.token_bytes[token] = table[token] if token < len(table) else b""
 
 
-def _header(
+def planned_header(
     pair: LoadedPair,
     prompt: str,
-    prompt_ids: list[int],
     config: DecodeConfig,
-    baseline: Baseline | None,
+    *,
+    system: str | None = None,
+    history: Sequence[Exchange] = (),
 ) -> Header:
-    target, uses_draft = pair.target, config.method != "ar"
+    """The header that `run` gives its trace when it starts now. Raises ValueError as `run` does."""
+    target, loaded = pair.target, pair.draft_for(config.method)
     return Header(
         method=config.method,
         rule=str(config.rule),
         config=json.loads(json.dumps(asdict(config))),  # tuples become lists, as in the file
         pair=pair.name,
         target=pair.target_source,
-        draft=pair.draft_source if uses_draft else None,
+        draft=None if loaded is None else loaded.source,
         dtype=_name(target.dtype),
         dtype_reason=pair.dtype_reason,
         device=str(target.device),
@@ -132,12 +126,11 @@ def _header(
         seed=config.seed,
         chat_template_sha256=template_sha256(pair.tokenizer),
         prompt=prompt,
-        prompt_ids=tuple(prompt_ids),
+        prompt_ids=tuple(encode_chat(pair.tokenizer, prompt, system, history)),
         started_at=_now(),
-        draft_vocabulary=pair.draft.vocabulary_size if uses_draft and pair.draft else 0,
+        draft_vocabulary=0 if loaded is None else loaded.draft.vocabulary_size,
         vocabulary=target.vocab_size,
         context_limit=target.context_limit,
-        baseline=baseline,
     )
 
 

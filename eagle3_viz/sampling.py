@@ -70,10 +70,18 @@ class Draws:
 
     def __init__(self, seed: int) -> None:
         self._generator = torch.Generator().manual_seed(seed)
+        self._drawn: list[float] = []
 
     def uniform(self) -> float:
         """A fresh U in [0, 1)."""
-        return float(torch.rand((), dtype=torch.float64, generator=self._generator))
+        u = float(torch.rand((), dtype=torch.float64, generator=self._generator))
+        self._drawn.append(u)
+        return u
+
+    def take(self) -> tuple[float, ...]:
+        """Every U drawn since the last call, in order."""
+        drawn, self._drawn = tuple(self._drawn), []
+        return drawn
 
     def accepts(self, probability: float) -> tuple[bool, float]:
         """Whether a fresh U falls strictly below `probability`, and U."""

@@ -74,15 +74,21 @@ class TargetModel:
         dtype: torch.dtype,
         device: torch.device,
         trust_remote_code: bool = False,
+        tokenizer: Any = None,
     ) -> TargetModel:
-        """Read a model folder from disk (no network). Raises TargetError when it cannot serve."""
+        """Read a model folder from disk (no network). Raises TargetError when it cannot serve.
+
+        tokenizer stands in for a folder's own, for a model that comes without one.
+        """
         refuse_config_file(folder)
         options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
         placement = {} if device.type == "cpu" else {"device_map": {"": device}}
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, attn_implementation=attention.NAME, **placement, **options
         )
-        return cls(model, AutoTokenizer.from_pretrained(folder, **options))
+        if tokenizer is None:
+            tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+        return cls(model, tokenizer)
 
     @property
     def embedding(self) -> torch.Tensor:
@@ -100,6 +106,10 @@ class TargetModel:
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
+    def clear(self, capacity: int = GROWTH_STEP) -> None:
+        """Forget everything: an empty cache with room for `capacity` tokens before it grows."""
+        self.cache = self._new_cache(capacity)
+
     @torch.inference_mode()
     def prefill(self, token_ids: Sequence[int]) -> Step:
         """Run the prompt on an empty cache; logits [1, V] of its last token, features [n, K * d].
@@ -111,11 +121,10 @@ class TargetModel:
             raise ValueError(
                 f"the prompt has {n} tokens; this target takes 1 to {self.context_limit - 1}"
             )
-        self.cache = self._new_cache(n + GROWTH_STEP)
-        ids = torch.tensor([token_ids], device=self.device)
+        self.clear(n + GROWTH_STEP)
         positions = torch.arange(n, device=self.device)
-        masks = self._masks(None, positions, positions)
-        step = self._forward(ids, positions, masks, keep=1)
+        ids = torch.tensor(token_ids, device=self.device)
+        step = self.append(ids, positions, None, positions, keep=1)
         self.cache.set_length(n)
         return step
 
@@ -127,17 +136,39 @@ class TargetModel:
         committed tokens plus its depth (MATH.md 2). Nothing is committed yet.
         """
         n = self.cache.length
-        token = tree.token.to(self.device)
         positions = n + tree.depth.to(self.device)
-        masks: Any = None
-        if len(tree) > 1 or any(window is not None for window in self._windows.values()):
+        keys = torch.cat([torch.arange(n, device=self.device), positions])
+        visible = None
+        if len(tree) > 1:
             prefix = torch.ones(len(tree), n, dtype=torch.bool, device=self.device)
             visible = torch.cat([prefix, tree.visible.to(self.device)], dim=1)
-            keys = torch.cat([torch.arange(n, device=self.device), positions])
-            masks = self._masks(visible, positions, keys)
-        step = self._forward(token[None], positions, masks)
+        step = self.append(tree.token.to(self.device), positions, visible, keys)
         self.cache.set_length(n)
         return step
+
+    @torch.inference_mode()
+    def append(
+        self,
+        ids: torch.Tensor,  # int64 [m]
+        positions: torch.Tensor,  # int64 [m]
+        visible: torch.Tensor | None,  # bool [m, n]; None for one token, or a prompt
+        keys: torch.Tensor,  # int64 [n], positions of everything in the cache, these m included
+        keep: int = 0,
+    ) -> Step:
+        """One forward of m tokens behind whatever was fed; logits of the last `keep`, 0 for all.
+
+        What is fed stays in the cache, uncommitted, until `cache.set_length` says otherwise.
+        """
+        arguments = {self._cache_argument: self.cache, "use_cache": True, "logits_to_keep": keep}
+        out = self.model(
+            input_ids=ids[None],
+            position_ids=positions[None],
+            attention_mask=self._masks(visible, positions, keys),
+            **arguments,
+        )
+        taps = self.taps.take()
+        features = out.logits.new_empty(len(ids), 0) if taps is None else taps[0]
+        return Step(out.logits[0], features)
 
     @torch.inference_mode()
     def commit(self, path: Sequence[int], features: torch.Tensor) -> torch.Tensor:
@@ -205,25 +236,14 @@ class TargetModel:
             "use_cache": True,
         }
 
-    def _forward(
-        self, ids: torch.Tensor, positions: torch.Tensor, masks: Any, keep: int = 0
-    ) -> Step:
-        arguments = {self._cache_argument: self.cache, "use_cache": True, "logits_to_keep": keep}
-        out = self.model(
-            input_ids=ids, position_ids=positions[None], attention_mask=masks, **arguments
-        )
-        taps = self.taps.take()
-        features = out.logits.new_empty(ids.shape[1], 0) if taps is None else taps[0]
-        return Step(out.logits[0], features)
-
     def _masks(
         self, visible: torch.Tensor | None, queries: torch.Tensor, keys: torch.Tensor
     ) -> Any:
         """Additive masks by attention kind, as transformers takes them.
 
         visible bool [t, n], None for causal; queries [t] and keys [n] are positions. Many texts
-        at once: visible [B, t, n], queries [B, t]. A causal prefill without window needs no mask:
-        the attention function knows it.
+        at once: visible [B, t, n], queries [B, t]. One token, and a causal prefill, need no mask
+        without a window: the attention function knows them.
         """
         masks: dict[str, torch.Tensor | None] = {}
         for kind, window in self._windows.items():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from eagle3_viz.records import Cycle, Finish, Origin, Prefill
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)

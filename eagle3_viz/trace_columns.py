@@ -112,6 +112,7 @@ SCHEMA = pa.schema(
         pa.field("origins", _list(pa.int8()), nullable=False),
         pa.field("path", _list(_INT), nullable=False),
         pa.field("draft_levels_ms", _list(_DOUBLE), nullable=False),
+        pa.field("draws", _list(_DOUBLE), nullable=False),
         *(pa.field(f"{phase}_ms", _DOUBLE, nullable=False) for phase in _PHASES),
         *(pa.field(f"node_{name}", _list(kind)) for name, kind in NODE_TYPES.items()),
         *(pa.field(f"pool_{name}", _list(kind)) for name, kind in POOL_TYPES.items()),
@@ -130,6 +131,7 @@ def to_table(cycles: Sequence[Cycle]) -> pa.Table:
     columns["origins"] = pa.array([[int(o) for o in c.origins] for c in cycles], _list(pa.int8()))
     columns["path"] = pa.array([c.path for c in cycles], _list(_INT))
     columns["draft_levels_ms"] = pa.array([c.timing.draft_levels for c in cycles], _list(_DOUBLE))
+    columns["draws"] = pa.array([c.draws for c in cycles], _list(_DOUBLE))
     for phase in _PHASES:
         columns[f"{phase}_ms"] = pa.array([getattr(c.timing, phase) for c in cycles], _DOUBLE)
     columns |= _ragged_table("node_", NODE_TYPES, [c.nodes for c in cycles])
@@ -188,7 +190,7 @@ def from_table(table: pa.Table) -> list[Cycle]:
     Raises ValueError when the arrays of one row disagree in length or an origin is unknown.
     """
     scalars = {name: table.column(name).to_pylist() for name in _SCALARS}
-    lists = {n: table.column(n).to_pylist() for n in ("tokens", "origins", "path")}
+    lists = {n: table.column(n).to_pylist() for n in ("tokens", "origins", "path", "draws")}
     nodes = list(_records(table, "node_", NODE_TYPES, Nodes))
     pools = list(_records(table, "pool_", POOL_TYPES, Pool))
     distributions = table.column("distributions").to_pylist()
@@ -200,6 +202,7 @@ def from_table(table: pa.Table) -> list[Cycle]:
             tokens=tuple(lists["tokens"][row]),
             origins=tuple(Origin(o) for o in lists["origins"][row]),
             path=tuple(lists["path"][row]),
+            draws=tuple(lists["draws"][row]),
             timing=timing,
             nodes=nodes[row],
             pool=pools[row],

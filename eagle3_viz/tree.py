@@ -1,7 +1,7 @@
-"""Draft trees and how they are built (MATH.md 2, REFERENCE.md b).
+"""Draft trees, and what their builders share (MATH.md 2).
 
-A builder asks a `Stepper` for log-probabilities level by level and returns a `DraftTree` whose
-tensors stay on the draft's device: building a tree needs no synchronization with the host.
+A builder asks a `Stepper` for logits and returns a `DraftTree` whose tensors stay on the draft's
+device. `tree_dynamic`, `tree_fixed` and `tree_sampled` hold the builders.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from functools import lru_cache
 from typing import Protocol
 
 import torch
-
-from eagle3_viz.config import TreeShape
-from eagle3_viz.sampling import Draws
 
 Mark = Callable[[str], None]
 
@@ -31,11 +28,11 @@ class Stepper(Protocol):
     def root_logits(self) -> torch.Tensor:
         """Logits [DV], float32, after the root token."""
 
-    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
-        """Logits [m, DV], float32, after feeding m tokens of the next level.
+    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor, level: int) -> torch.Tensor:
+        """Logits [m, DV], float32, after feeding m tokens that all stand at depth `level`.
 
-        draft_ids [m], int64: the tokens. parents [m], int64: for each, the row of the previous
-        call that it continues (all 0 after the root).
+        draft_ids [m], int64: the tokens. parents [m], int64: what each of them continues, 0 for
+        the root and i for the i-th token fed since `root_logits`.
         """
 
 
@@ -116,82 +113,11 @@ def root_only(token: int, device: torch.device) -> DraftTree:
     )
 
 
-def build_dynamic(root: int, stepper: Stepper, shape: TreeShape, mark: Mark) -> DraftTree:
-    """EAGLE-2's dynamic tree: expand the most promising nodes, keep the best-scored ones.
-
-    A node's score is the sum of draft log-probabilities along its path. Level 1 is the root's
-    top-k; then `depth` times the top-k nodes of the newest level get top-k children each. The
-    total - 1 best of all candidates are kept; since a parent never scores below its child and
-    stands before it, the kept set is connected. `mark("draft")` is called after each forward and
-    `mark("tree")` after the selection that follows it.
-    """
-    k = shape.top_k
-    q = [stepper.root_logits()[None].log_softmax(-1)]
-    mark("draft")
-    logprob, ids = top_stable(q[0], k)
-    parts = [_level(ids, logprob, logprob, parent=logprob.new_full((1,), -1).long())]
-    beam_score, beam_ids = logprob[0], ids[0]
-    beam_pool = torch.arange(k, device=ids.device)
-    expanded = [beam_pool.new_full((1,), -1)]
-    beam_rows = torch.zeros_like(beam_pool)
-    start = k
-    for _ in range(shape.depth):
-        mark("tree")
-        q.append(stepper.step(beam_ids, beam_rows).log_softmax(-1))
-        mark("draft")
-        logprob, ids = top_stable(q[-1], k)
-        score = beam_score[:, None] + logprob
-        parts.append(_level(ids, logprob, score, parent=beam_pool))
-        expanded.append(beam_pool)
-        beam_score, flat = top_stable(score.flatten(), k)
-        beam_ids, beam_rows, beam_pool = ids.flatten()[flat], flat // k, start + flat
-        start += k * k
-    pool = _pool(parts, stepper)
-    tree = _keep_best(root, pool, shape, torch.cat(expanded), tuple(q))
-    mark("tree")
-    return tree
-
-
-def build_sampled_chain(
-    root: int, stepper: Stepper, depth: int, temperature: float, draws: Draws, mark: Mark
-) -> DraftTree:
-    """A chain of depth + 1 tokens, each drawn from q at `temperature` (MATH.md 1.1).
-
-    The q kept in the tree is the tempered one, which the rule divides by.
-    """
-    q = [(stepper.root_logits()[None] / temperature).log_softmax(-1)]
-    mark("draft")
-    parts = []
-    row = torch.zeros(1, dtype=torch.int64, device=q[0].device)
-    score = torch.zeros(1, device=q[0].device)
-    for level in range(depth + 1):
-        drawn = draws.token(q[-1][0].exp())[None]
-        logprob = q[-1][0, drawn]
-        score = score + logprob
-        rank = (q[-1][0] > logprob).sum()[None]
-        parts.append(_Level(drawn, logprob, score, row + level - 1, rank))
-        mark("tree")
-        if level < depth:
-            q.append((stepper.step(drawn, row) / temperature).log_softmax(-1))
-            mark("draft")
-    pool = _pool(parts, stepper)
-    index = torch.arange(-1, depth + 1, device=row.device)
-    tree = make_tree(
-        token=torch.cat([row.new_full((1,), root), pool.token]),
-        parent=index,
-        depth=index + 1,
-        pool_index=index,
-        pool=pool,
-        expanded=index[:-1],
-        q_logprobs=tuple(q),
-        levels=depth + 1,
-    )
-    mark("tree")
-    return tree
-
-
 @dataclass(frozen=True)
-class _Level:
+class Level:
+    """Candidates drafted together at one depth; the pool is made of them in this order."""
+
+    depth: int
     ids: torch.Tensor  # int64 [m * k]
     logprob: torch.Tensor  # float32 [m * k]
     score: torch.Tensor  # float32 [m * k]
@@ -199,51 +125,19 @@ class _Level:
     rank: torch.Tensor  # int64 [m * k]
 
 
-def _level(
-    ids: torch.Tensor, logprob: torch.Tensor, score: torch.Tensor, parent: torch.Tensor
-) -> _Level:
-    """Children [m, k] of m parents [m], flattened in (parent, rank) order."""
-    m, k = ids.shape
-    rank = torch.arange(k, device=ids.device).repeat(m)
-    return _Level(
-        ids.flatten(), logprob.flatten(), score.flatten(), parent.repeat_interleave(k), rank
-    )
-
-
-def _pool(levels: list[_Level], stepper: Stepper) -> CandidatePool:
-    depth = [torch.full_like(level.ids, d + 1) for d, level in enumerate(levels)]
+def make_pool(
+    levels: list[Level],
+    target_ids: torch.Tensor,  # int64 [DV]
+) -> CandidatePool:
+    """The pool of all levels in order; ids become the target's."""
+    depth = [torch.full_like(level.ids, level.depth) for level in levels]
     return CandidatePool(
-        token=stepper.target_ids[torch.cat([level.ids for level in levels])],
+        token=target_ids[torch.cat([level.ids for level in levels])],
         parent=torch.cat([level.parent for level in levels]),
         depth=torch.cat(depth),
         rank=torch.cat([level.rank for level in levels]),
         logprob=torch.cat([level.logprob for level in levels]),
         score=torch.cat([level.score for level in levels]),
-    )
-
-
-def _keep_best(
-    root: int,
-    pool: CandidatePool,
-    shape: TreeShape,
-    expanded: torch.Tensor,
-    q_logprobs: tuple[torch.Tensor, ...],
-) -> DraftTree:
-    """Rerank: the total - 1 best-scored candidates, in pool order, below the root."""
-    kept = top_stable(pool.score, shape.total - 1)[1].sort().values
-    node_of = torch.zeros(len(pool.token) + 1, dtype=torch.int64, device=kept.device)
-    node_of[kept] = torch.arange(1, shape.total, device=kept.device)
-    parent = node_of[pool.parent[kept]]  # -1, the root, reads the extra last entry: 0
-    first = kept.new_full((1,), -1)
-    return make_tree(
-        token=torch.cat([kept.new_full((1,), root), pool.token[kept]]),
-        parent=torch.cat([first, parent]),
-        depth=torch.cat([first + 1, pool.depth[kept]]),
-        pool_index=torch.cat([first, kept]),
-        pool=pool,
-        expanded=expanded,
-        q_logprobs=q_logprobs,
-        levels=shape.levels,
     )
 
 

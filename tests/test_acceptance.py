@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from eagle3_viz.acceptance import accept_greedy, accept_sample_chain, accept_topk
+from eagle3_viz.acceptance import accept_greedy, accept_sample, accept_topk
 from eagle3_viz.records import Origin
 from eagle3_viz.tree import DraftTree, make_tree, root_only
 from tests.enumeration import exact_distribution
@@ -25,7 +25,7 @@ def tree_of(tokens: list[int], parents: list[int]) -> DraftTree:
         depth=as_tensor(depth),
         pool_index=as_tensor([-1, *range(len(tokens) - 1)]),
         pool=None,
-        expanded=as_tensor([-1]),
+        expanded=as_tensor([-1, *range(len(tokens) - 1)]),
         q_logprobs=(),
         levels=max(depth),
     )
@@ -122,7 +122,7 @@ def test_sample_chain_preserves_p_exactly(pair, seed, length) -> None:
         texts = [text[:i] for i in range(length + 1)]
         p = torch.stack([p_of(t) for t in texts])
         q = torch.stack([q_of(t) for t in texts[:-1]])
-        return accept_sample_chain(tree, p, q, draws).tokens
+        return accept_sample(tree, p, q, draws).tokens
 
     committed = exact_distribution(run)
     assert_same(complete(committed, p_of, length + 1), joint(p_of, length + 1))
@@ -213,10 +213,3 @@ def test_a_token_of_probability_zero_is_never_accepted() -> None:
     p = torch.tensor([[0.0, 1.0, 0.0, 0.0, 0.0, 0.0]], dtype=torch.float64).repeat(3, 1)
     verdict = accept_topk(tree_of([0, 0, 1], [-1, 0, 0]), p, ZeroDraws())
     assert verdict.tokens[0] == 1
-
-
-def test_sample_rule_refuses_a_branching_tree() -> None:
-    tree = tree_of([0, 1, 0], [-1, 0, 0])
-    p = P_NAMED[None].repeat(3, 1)
-    with pytest.raises(ValueError, match="branches"):
-        accept_sample_chain(tree, p, Q_NAMED[None].repeat(2, 1), object())

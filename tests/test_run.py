@@ -18,7 +18,7 @@ from eagle3_viz.chat import encode_chat
 from eagle3_viz.config import DecodeConfig, Sampling, TreeShape
 from eagle3_viz.decode import decode
 from eagle3_viz.drafts.eagle1 import Eagle1Draft
-from eagle3_viz.pairs import LoadedPair
+from eagle3_viz.pairs import LoadedDraft, LoadedPair
 from eagle3_viz.records import Cycle
 from eagle3_viz.run import measure_baseline, run, vocabulary_bytes, with_baseline
 from eagle3_viz.trace import ModelSource, Trace
@@ -42,6 +42,9 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
+DRAFT_SOURCE = ModelSource("tiny draft", "folder", "", "", 2)
+
+
 @cache
 def tokenizer() -> PreTrainedTokenizerFast:
     """One token a byte, and one special token."""
@@ -59,16 +62,15 @@ def pair() -> LoadedPair:
     return LoadedPair(
         name="tiny",
         target=target,
-        draft=tiny_draft(target, draft_vocab_size=200),
+        drafts=(LoadedDraft(tiny_draft(target, draft_vocab_size=200), DRAFT_SOURCE),),
         tokenizer=tokenizer(),
         target_source=ModelSource("tiny target", "folder", "", "", 1),
-        draft_source=ModelSource("tiny draft", "folder", "", "", 2),
         dtype_reason="float32: tests",
     )
 
 
 def with_draft(draft: Any) -> LoadedPair:
-    return replace(pair(), draft=draft, draft_source=None)
+    return replace(pair(), drafts=(LoadedDraft(draft, DRAFT_SOURCE),) if draft else ())
 
 
 def finished(prompt: str = "Héllo", **settings: Any) -> Trace:
@@ -108,7 +110,7 @@ def test_a_trace_is_valid_at_every_moment_it_is_seen(rule: str) -> None:
 def test_a_trace_holds_what_the_decoder_yields(rule: str) -> None:
     config = DecodeConfig(max_new_tokens=12, **RULES[rule])
     ids = encode_chat(tokenizer(), "Héllo")
-    prefill, *cycles = decode(pair().target, pair().draft, ids, config)
+    prefill, *cycles = decode(pair().target, pair().drafts[0].draft, ids, config)
     trace = finished(**RULES[rule])
     expected = [prefill.token, *(t for c in cycles if isinstance(c, Cycle) for t in c.tokens)]
     assert list(trace.tokens) == expected
@@ -198,7 +200,7 @@ def test_cut_cycles_keep_the_invariants(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_pair_without_a_draft_runs_autoregression_only() -> None:
     alone = with_draft(None)
-    with pytest.raises(ValueError, match="method 'eagle3' needs a draft; tiny has none"):
+    with pytest.raises(ValueError, match=r"'eagle3' needs a draft that tiny does not have; .* run ar$"):
         next(run(alone, "Hi", DecodeConfig()))
     *_, trace = run(alone, "Hi", DecodeConfig(method="ar", max_new_tokens=4))
     assert len(trace.tokens) == 4
@@ -208,7 +210,7 @@ def test_a_draft_runs_by_the_methods_it_is_for() -> None:
     target = pair().target
     weights = fresh_eagle1(replace(EAGLE1, vocab_size=target.vocab_size), seed=0)
     head = with_draft(Eagle1Draft(weights, target))
-    with pytest.raises(ValueError, match=r"'eagle3' cannot use the draft of tiny, .* for 'eagle2'"):
+    with pytest.raises(ValueError, match=r"'eagle3' needs a draft .* can run ar, eagle1, eagle2$"):
         next(run(head, "Hi", DecodeConfig()))
     # the target's two favourites are never closer than 0.03 here: rounding decides nothing
     *_, alone = run(head, "Héllo", DecodeConfig(method="ar", max_new_tokens=9))

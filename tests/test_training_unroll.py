@@ -157,9 +157,9 @@ def decoded_chain(draft: Eagle3Draft, e: Example, anchor: int) -> Iterator[torch
     draft.start(0)
     draft.extend(e.taps[: anchor + 1], e.ids[1 : anchor + 2].tolist())
     yield draft.root_logits()
-    for token in e.ids[anchor + 2 :]:
+    for level, token in enumerate(e.ids[anchor + 2 :], start=1):
         (draft_id,) = (draft.target_ids == token).nonzero()[0]
-        yield draft.step(draft_id[None], torch.tensor([0]))[0]
+        yield draft.step(draft_id[None], torch.tensor([level - 1]), level)[0]
 
 
 @torch.inference_mode()

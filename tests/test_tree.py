@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from eagle3_viz.config import TreeShape
-from eagle3_viz.tree import build_dynamic, top_stable
+from eagle3_viz.tree import top_stable
+from eagle3_viz.tree_dynamic import build_dynamic
 
 
 class TableStepper:
@@ -27,10 +28,12 @@ class TableStepper:
         self.paths = [()]
         return self.logits_of(())
 
-    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor, level: int) -> torch.Tensor:
         ids, rows = draft_ids.tolist(), parents.tolist()
-        self.paths = [(*self.paths[row], token) for row, token in zip(rows, ids, strict=True)]
-        return torch.stack([self.logits_of(path) for path in self.paths])
+        new = [(*self.paths[row], token) for row, token in zip(rows, ids, strict=True)]
+        assert all(len(path) == level for path in new)
+        self.paths += new
+        return torch.stack([self.logits_of(path) for path in new])
 
     @property
     def target_ids(self) -> torch.Tensor:

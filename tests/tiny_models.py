@@ -26,15 +26,16 @@ from transformers import (
 )
 
 from eagle3_viz import attention
-from eagle3_viz.config import DecodeConfig, TreeShape
+from eagle3_viz.config import DecodeConfig, Method, TreeShape
 from eagle3_viz.decode import decode
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.drafts.stepped import SteppedDraft
+from eagle3_viz.fixed_tree import FixedTree
 from eagle3_viz.records import Cycle, Prefill
-from eagle3_viz.sampling import Draws
 from eagle3_viz.target import TargetModel
-from eagle3_viz.tree import DraftTree, Mark, build_dynamic, build_sampled_chain, make_tree
+from eagle3_viz.tree import DraftTree, Mark, make_tree
 
 VOCABULARY = 61
 WINDOW = 5  # shorter than every text of the tests
@@ -229,7 +230,7 @@ def shared_stock(family: str = "llama") -> Any:
     return stock_model(shared_target(family))
 
 
-class OracleDraft:
+class OracleDraft(SteppedDraft):
     """A draft that knows the stock target and adds seeded noise: most of its guesses are right.
 
     ids: the target ids it can propose, rising.
@@ -238,8 +239,9 @@ class OracleDraft:
     def __init__(self, stock: Any, prompt: Sequence[int], ids: Sequence[int], noise: float) -> None:
         self.stock, self.prompt, self.ids, self.noise = stock, list(prompt), list(ids), noise
         self.vocabulary_size = len(self.ids)
+        self.target_ids = torch.tensor(self.ids)
         self.boundaries: tuple[int, ...] = ()
-        self.methods = ("eagle3",)
+        self.methods: tuple[Method, ...] = ("eagle1", "eagle2", "eagle3")
         self.known: dict[tuple[int, ...], torch.Tensor] = {}
         self.text: list[int] = []
         self.paths: list[list[int]] = []
@@ -252,27 +254,20 @@ class OracleDraft:
         assert len(features) == len(tokens)
         self.text += tokens
 
-    def propose(self, root: int, shape: TreeShape, mark: Mark) -> DraftTree:
+    def propose(self, root: int, tree: TreeShape | FixedTree, mark: Mark) -> DraftTree:
         assert self.text[-1] == root
-        return build_dynamic(root, self, shape, mark)
-
-    def propose_sampled(
-        self, root: int, depth: int, temperature: float, draws: Draws, mark: Mark
-    ) -> DraftTree:
-        return build_sampled_chain(root, self, depth, temperature, draws, mark)
+        return super().propose(root, tree, mark)
 
     def root_logits(self) -> torch.Tensor:
         self.paths = [[]]
         return self.logits_of([])
 
-    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor, level: int) -> torch.Tensor:
         rows = zip(self.target_ids[draft_ids].tolist(), parents.tolist(), strict=True)
-        self.paths = [[*self.paths[parent], token] for token, parent in rows]
-        return torch.stack([self.logits_of(path) for path in self.paths])
-
-    @property
-    def target_ids(self) -> torch.Tensor:
-        return torch.tensor(self.ids)
+        new = [[*self.paths[parent], token] for token, parent in rows]
+        assert all(len(path) == level for path in new)
+        self.paths += new
+        return torch.stack([self.logits_of(path) for path in new])
 
     def logits_of(self, path: list[int]) -> torch.Tensor:
         text = (*self.text, *path)

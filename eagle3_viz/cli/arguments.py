@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import NoReturn
 
 from eagle3_viz.cli.option_types import DTYPES, device, seed, text
+from eagle3_viz.cli.suite_arguments import add_suite
 from eagle3_viz.cli.terminal import one_line
 from eagle3_viz.cli.train_arguments import add_train
-from eagle3_viz.config import DecodeConfig, Method, Rule, Sampling, TreeShape
+from eagle3_viz.config import METHODS, RULES, DecodeConfig, Sampling, TreeShape
+from eagle3_viz.fixed_tree import DEFAULT_FIXED, FIXED_TREES
 from eagle3_viz.pair_specs import KNOWN_PAIRS
 
 PROGRAM = "python -m eagle3_viz"
@@ -44,6 +46,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     commands.add_parser("pairs", help="list the pairs that have a name")
     show = commands.add_parser("show", help="describe a saved trace")
     show.add_argument("trace", type=Path, help="a file that --trace or the browser saved")
+    add_suite(commands)
     add_train(commands)
     args = parser.parse_args(argv)
     if args.command == "decode":
@@ -66,14 +69,20 @@ _DECODE = (
 def _add_decode(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", type=text, help="what to ask; - reads standard input")
     parser.add_argument("--system", type=text, help="system message")
-    parser.add_argument("--method", choices=get_args(Method), default="eagle3")
+    parser.add_argument("--method", choices=METHODS, default="eagle3")
     parser.add_argument("--compare", action="store_true", help="run autoregression as well")
     models = parser.add_argument_group(
         f"models (default: {KNOWN_PAIRS[0].name}, the embedded pair)"
     )
     models.add_argument("--pair", metavar="NAME", help="a name that `pairs` lists")
     models.add_argument("--target", metavar="FOLDER_OR_ID", help="a target of your own")
-    models.add_argument("--draft", metavar="FOLDER_OR_ID", help="a draft of your own")
+    models.add_argument(
+        "--draft",
+        metavar="FOLDER_OR_ID",
+        action="append",
+        default=[],
+        help="a draft of your own; repeatable, one a method",
+    )
     models.add_argument(
         "--draft-kind", choices=DRAFT_KINDS, default="trained", help="a draft bad on purpose"
     )
@@ -95,12 +104,25 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
         type=int,
         help=f"nodes verified a cycle, root included (default: {usual.total})",
     )
+    tree.add_argument(
+        "--fixed-tree",
+        choices=FIXED_TREES,
+        default=DEFAULT_FIXED.name,
+        help=f"the tree of eagle1 (default: {DEFAULT_FIXED.name})",
+    )
     sampling = parser.add_argument_group("sampling")
     sampling.add_argument("--temperature", type=float, default=0.0, help="default: 0, greedy")
     sampling.add_argument("--target-top-k", type=int, default=0, help="default: 0, off")
     sampling.add_argument("--top-p", type=float, default=1.0, help="default: 1, off")
     sampling.add_argument(
-        "--rule", choices=("greedy", "topk", "sample"), help="default: greedy at 0, else topk"
+        "--rule",
+        choices=RULES,
+        help="default: greedy at 0, else topk; typical changes the output distribution",
+    )
+    sampling.add_argument(
+        "--draft-temperature",
+        type=float,
+        help="of the q that --rule sample draws from (default: --temperature)",
     )
     sampling.add_argument("--seed", type=seed, default=0, help="of random draws; default: 0")
     ends = parser.add_argument_group("length")
@@ -128,16 +150,31 @@ def _check(args: argparse.Namespace) -> None:
         ):
             if given:
                 raise ValueError(f"{option} needs a draft: use --method eagle3")
-    elif args.target and not args.draft:
-        raise ValueError("--target needs --draft for EAGLE-3: name one, or use --method ar")
+    elif args.method != "lookup" and args.target and not args.draft:
+        raise ValueError(
+            f"--target needs --draft for --method {args.method}: name one, or use --method ar or "
+            "lookup"
+        )
+    if args.method != "eagle1" and args.fixed_tree != DEFAULT_FIXED.name:
+        raise ValueError(
+            "--fixed-tree is for --method eagle1; others take --depth, --top-k, --total"
+        )
+    shape = (args.depth, args.top_k, args.total)
+    if args.method == "eagle1" and any(size is not None for size in shape):
+        raise ValueError(
+            "--method eagle1 has a fixed tree: choose it with --fixed-tree, or use --method eagle2 "
+            "with --depth, --top-k and --total"
+        )
 
 
 def decode_config(args: argparse.Namespace) -> DecodeConfig:
     """The run that the options ask for. Raises ValueError when it has no meaning."""
     return DecodeConfig(
         method=args.method,
-        shape=_shape(args.rule, args.depth, args.top_k, args.total),
+        shape=_shape(args.depth, args.top_k, args.total),
+        fixed=FIXED_TREES[args.fixed_tree],
         sampling=Sampling(args.temperature, args.target_top_k, args.top_p),
+        draft_temperature=args.draft_temperature,
         rule=args.rule,
         max_new_tokens=args.max_new_tokens,
         stop=tuple(args.stop),
@@ -146,13 +183,11 @@ def decode_config(args: argparse.Namespace) -> DecodeConfig:
     )
 
 
-def _shape(rule: Rule | None, depth: int | None, top_k: int | None, total: int | None) -> TreeShape:
-    """The tree asked for. What is not given follows what is: a chain for `sample`, and no more
-    nodes than the draft proposes."""
+def _shape(depth: int | None, top_k: int | None, total: int | None) -> TreeShape:
+    """The tree asked for. What is not given is as usual, and no more nodes than can be drafted."""
     usual = TreeShape()
     depth = usual.depth if depth is None else depth
-    if top_k is None:
-        top_k = 1 if rule == "sample" else usual.top_k
+    top_k = usual.top_k if top_k is None else top_k
     if total is None and depth >= 0 and top_k >= 1:
         total = min(usual.total, 1 + top_k + depth * top_k**2)
     return TreeShape(usual.total if total is None else total, depth, top_k)

@@ -15,11 +15,10 @@ from eagle3_viz.cli.failure import Failure, as_failure
 from eagle3_viz.cli.progress import reporting
 from eagle3_viz.cli.report import circumstances, comparison, measured
 from eagle3_viz.cli.terminal import GREEN, VIOLET, TokenStream, aligned, painted, uses_colour
-from eagle3_viz.config import DecodeConfig
+from eagle3_viz.config import DecodeConfig, Method
 from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
-from eagle3_viz.drafts.feature_draft import FeatureDraft
 from eagle3_viz.metrics import summary
-from eagle3_viz.pairs import LoadedPair, PairError, load_pair
+from eagle3_viz.pairs import LoadedDraft, LoadedPair, PairError, load_pair
 from eagle3_viz.records import Origin
 from eagle3_viz.run import run, with_baseline
 from eagle3_viz.trace import Baseline, Trace
@@ -79,7 +78,7 @@ def load(args: argparse.Namespace) -> LoadedPair:
         return load_pair(
             args.pair,
             target=args.target,
-            draft=args.draft,
+            drafts=args.draft,
             dtype=getattr(torch, args.dtype) if args.dtype else None,
             device=torch.device(args.device) if args.device else None,
             progress=progress,
@@ -87,15 +86,20 @@ def load(args: argparse.Namespace) -> LoadedPair:
         )
 
 
-def with_draft_kind(pair: LoadedPair, kind: str, seed: int) -> LoadedPair:
-    """The pair with its draft made bad on purpose, and a provenance that says so."""
-    if kind == "trained":
+def with_draft_kind(pair: LoadedPair, method: Method, kind: str, seed: int) -> LoadedPair:
+    """The pair with the draft of `method` bad on purpose, and a provenance that says so."""
+    loaded = pair.draft_for(method)
+    if kind == "trained" or loaded is None:
         return pair
-    if not isinstance(pair.draft, FeatureDraft) or pair.draft_source is None:
-        raise Failure(f"--draft-kind {kind} needs a trained draft to start from")
-    turned = RandomDraft(pair.draft, seed) if kind == "random" else LeastLikelyDraft(pair.draft)
-    source = replace(pair.draft_source, name=f"{pair.draft_source.name} ({kind})")
-    return replace(pair, draft=turned, draft_source=source)
+    try:
+        bad = (
+            RandomDraft(loaded.draft, seed) if kind == "random" else LeastLikelyDraft(loaded.draft)
+        )
+    except ValueError as error:
+        raise Failure(f"--draft-kind {kind}: {error}") from error
+    source = replace(loaded.source, name=f"{loaded.source.name} ({kind})")
+    others = (other for other in pair.drafts if other is not loaded)
+    return replace(pair, drafts=(LoadedDraft(bad, source), *others))
 
 
 @dataclass
@@ -127,7 +131,7 @@ class _Session:
         config: DecodeConfig = self.args.config
         if self.args.compare:
             self._run_quietly(replace(config, max_new_tokens=WARM_UP), "Warming up")
-        pair = with_draft_kind(self.pair, self.args.draft_kind, config.seed)
+        pair = with_draft_kind(self.pair, config.method, self.args.draft_kind, config.seed)
         stream = TokenStream(sys.stdout, uses_colour(sys.stdout))
         try:
             for trace in run(pair, self.prompt, config, system=self.args.system):
@@ -207,7 +211,7 @@ def legend(colour: bool) -> str:
 def shareable(args: argparse.Namespace) -> tuple[str, ...]:
     """The command line with folders of this machine cut off: traces are shared, paths are not."""
     places = [str(args.trace)] if args.trace is not None else []
-    places += [half for half in (args.target, args.draft) if half and is_folder(half)]
+    places += [half for half in (args.target, *args.draft) if half and is_folder(half)]
     short = {place: Path(place).name for place in places}
     shown = []
     for argument in args.argv:

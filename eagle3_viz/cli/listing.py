@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle3_viz.pair_specs import EMBEDDED, KNOWN_PAIRS, PairSpec, is_local
+from eagle3_viz.pair_specs import EMBEDDED, KNOWN_PAIRS, SHIPPED, PairSpec, is_local
 
 
 def list_pairs() -> int:
@@ -19,7 +19,10 @@ def _entry(spec: PairSpec) -> list[str]:
         "",
         f"{spec.name:<32}{sizes}   {'yes' if is_local(spec) else 'no'}",
         f"  target  {'embedded' if spec.target == EMBEDDED else spec.target}",
-        f"  draft   {'comes with this program' if spec.draft == EMBEDDED else spec.draft}",
+        *(
+            f"  draft   {draft}{' (comes with this program)' if draft in SHIPPED else ''}"
+            for draft in spec.drafts
+        ),
         f"  note    {spec.note}",
     ]
 

@@ -7,13 +7,15 @@ from itertools import zip_longest
 
 from eagle3_viz.metrics import Summary, summary
 from eagle3_viz.records import Finish
+from eagle3_viz.settings import METHODS, RULES
 from eagle3_viz.tokens import visible
 from eagle3_viz.trace import Trace
 from eagle3_viz.wording import counted
 
 Row = tuple[str, str]
 
-METHODS = {"eagle2": "EAGLE-2", "eagle3": "EAGLE-3", "ar": "AR"}
+TITLES: dict[str, str] = {str(name): title for name, title in METHODS.items()}
+RULE_TITLES: dict[str, str] = {str(name): title for name, title in RULES.items()}
 FINISHES: dict[Finish | None, str] = {
     "eos": "the answer is complete",
     "length": "the token limit is reached",
@@ -27,9 +29,12 @@ def circumstances(trace: Trace) -> list[Row]:
     """Which pair ran by which method, and on what."""
     header = trace.header
     where = f"{header.dtype} on {header.device}, {counted(header.threads, 'thread')}"
-    method = f"{METHODS.get(header.method, header.method)}, rule {header.rule}"
-    shape = header.config.get("shape")
-    if header.method != "ar" and isinstance(shape, Mapping):
+    method = TITLES.get(header.method, header.method)
+    method += f", rule {RULE_TITLES.get(header.rule, header.rule)}"
+    shape, fixed = header.config.get("shape"), header.config.get("fixed")
+    if header.method == "eagle1" and isinstance(fixed, Mapping):
+        method += f", tree {fixed.get('name')}"
+    elif header.method != "ar" and isinstance(shape, Mapping):
         method += f", tree {', '.join(f'{name} {size}' for name, size in shape.items())}"
     return [("pair", header.pair), ("method", method), ("ran", where)]
 
@@ -79,8 +84,9 @@ def speedup(trace: Trace) -> list[Row]:
 def comparison(trace: Trace, ar: Trace) -> list[str]:
     """Lines of a table: the run beside autoregression on the same prompt."""
     left, right = summary(trace), summary(ar)
-    name = METHODS.get(trace.header.method, trace.header.method)
-    lines = [f"{'':<12}{name:>10}{'AR':>10}"]
+    name = TITLES.get(trace.header.method, trace.header.method)
+    width = max(10, len(name) + 2)
+    lines = [f"{'':<12}{name:>{width}}{'AR':>10}"]
     for label, form, a, b in (
         ("tokens", "d", left.tokens, right.tokens),
         ("cycles", "d", left.cycles, right.cycles),
@@ -88,11 +94,11 @@ def comparison(trace: Trace, ar: Trace) -> list[str]:
         ("tokens/s", ".1f", left.tokens_per_second, right.tokens_per_second),
         ("ms a token", ".1f", left.ms_per_token, right.ms_per_token),
     ):
-        cells = ("-" if value is None else format(value, form) for value in (a, b))
-        lines.append(f"{label:<12}" + "".join(f"{cell:>10}" for cell in cells))
+        own, other = ("-" if value is None else format(value, form) for value in (a, b))
+        lines.append(f"{label:<12}{own:>{width}}{other:>10}")
     if left.ms_per_token and right.ms_per_token:
         ratio = f"{right.ms_per_token / left.ms_per_token:.2f}x"
-        lines.append(f"{'speed-up':<12}{ratio:>10}")
+        lines.append(f"{'speed-up':<12}{ratio:>{width}}")
     return [*lines, "", agreement(trace, ar)]
 
 
@@ -107,7 +113,7 @@ def agreement(trace: Trace, ar: Trace) -> str:
         return f"The texts are equal: the same {counted(len(ar.tokens), 'token')}."
     pairs = list(zip_longest(trace.tokens, ar.tokens))
     at = next(i for i, (a, b) in enumerate(pairs) if a != b)
-    name = METHODS.get(trace.header.method, trace.header.method)
+    name = TITLES.get(trace.header.method, trace.header.method)
     found = [
         "nothing" if token is None else visible(run.token_bytes[token])
         for token, run in zip(pairs[at], (trace, ar), strict=True)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import torch
 
-from eagle3_viz.config import TreeShape
 from eagle3_viz.drafts.base import Draft
-from eagle3_viz.drafts.feature_draft import FeatureDraft
-from eagle3_viz.sampling import Draws
-from eagle3_viz.tree import DraftTree, Mark, build_dynamic, build_sampled_chain
+from eagle3_viz.drafts.stepped import SteppedDraft
 
 NOISE_STREAM = 1 << 32  # apart from the seeds of `Draws`: proposals must not know the uniforms
 
 
-class _TurnedDraft:
+class _TurnedDraft(SteppedDraft):
     """A real draft whose logits are turned into others before anything is proposed."""
 
-    def __init__(self, draft: FeatureDraft) -> None:
+    def __init__(self, draft: Draft) -> None:
+        if not isinstance(draft, SteppedDraft):
+            raise ValueError("a draft without a distribution has nothing to turn around")
         self._draft: Draft = draft
-        self._stepper = draft
+        self._stepper: SteppedDraft = draft
         self.vocabulary_size = draft.vocabulary_size
         self.target_ids = draft.target_ids
         self.boundaries, self.methods = draft.boundaries, draft.methods
@@ -35,25 +34,13 @@ class _TurnedDraft:
         """Take over verified positions; as `Draft.extend`."""
         self._draft.extend(features, tokens)
 
-    @torch.inference_mode()
-    def propose(self, root: int, shape: TreeShape, mark: Mark) -> DraftTree:
-        """A dynamic tree of the turned draft's favourites."""
-        return build_dynamic(root, self, shape, mark)
-
-    @torch.inference_mode()
-    def propose_sampled(
-        self, root: int, depth: int, temperature: float, draws: Draws, mark: Mark
-    ) -> DraftTree:
-        """A chain drawn from the turned q."""
-        return build_sampled_chain(root, self, depth, temperature, draws, mark)
-
     def root_logits(self) -> torch.Tensor:
         """Turned logits [DV] after the root."""
         return self.turn(self._stepper.root_logits())
 
-    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
-        """Turned logits [m, DV] of the next level."""
-        return self.turn(self._stepper.step(draft_ids, parents))
+    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor, level: int) -> torch.Tensor:
+        """Turned logits [m, DV]; as `Stepper.step`."""
+        return self.turn(self._stepper.step(draft_ids, parents, level))
 
 
 class LeastLikelyDraft(_TurnedDraft):
@@ -67,7 +54,7 @@ class LeastLikelyDraft(_TurnedDraft):
 class RandomDraft(_TurnedDraft):
     """Knows nothing: every distribution is noise from a seeded generator."""
 
-    def __init__(self, draft: FeatureDraft, seed: int = 0) -> None:
+    def __init__(self, draft: Draft, seed: int = 0) -> None:
         super().__init__(draft)
         self._generator = torch.Generator().manual_seed(seed + NOISE_STREAM)
 

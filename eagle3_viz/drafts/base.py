@@ -6,7 +6,8 @@ from typing import Protocol
 
 import torch
 
-from eagle3_viz.config import Method, TreeShape
+from eagle3_viz.config import Method, Sampling, TreeShape
+from eagle3_viz.fixed_tree import FixedTree
 from eagle3_viz.sampling import Draws
 from eagle3_viz.tree import DraftTree, Mark
 
@@ -37,13 +38,19 @@ class Draft(Protocol):
         the token after it (the last one is the root of the next tree).
         """
 
-    def propose(self, root: int, shape: TreeShape, mark: Mark) -> DraftTree:
-        """A dynamic tree below `root`, of the draft's most likely tokens.
+    def propose(self, root: int, tree: TreeShape | FixedTree, mark: Mark) -> DraftTree:
+        """A tree below `root` of the draft's most likely tokens.
 
-        shape.top_k is at most vocabulary_size (`TreeShape.clipped`).
+        Its top_k and ranks stay below vocabulary_size (`clipped`). `mark("draft")` is called after
+        each forward, `mark("tree")` after the selection that follows it.
         """
 
     def propose_sampled(
-        self, root: int, depth: int, temperature: float, draws: Draws, mark: Mark
+        self,
+        root: int,
+        tree: TreeShape | FixedTree,
+        sampling: Sampling,
+        draws: Draws,
+        mark: Mark,
     ) -> DraftTree:
-        """A chain of depth + 1 tokens drawn from q at `temperature`."""
+        """A tree of tokens drawn from q, warped by `sampling` (MATH.md 1.3)."""

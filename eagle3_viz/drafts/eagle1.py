@@ -22,7 +22,7 @@ class Eagle1Draft(FeatureDraft):
     behind the last layer: the output stands for a state that was normed already.
     """
 
-    methods: tuple[Method, ...] = ("eagle2",)
+    methods: tuple[Method, ...] = ("eagle1", "eagle2")
 
     def __init__(self, weights: Eagle1Weights, target: TargetModel) -> None:
         refuse_other_target(weights.architecture, target)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import torch
 
 from eagle3_viz.attention import additive_mask
-from eagle3_viz.config import Method, TreeShape
+from eagle3_viz.config import Method
+from eagle3_viz.drafts.fed_tree import FedTree
 from eagle3_viz.drafts.llama_block import Angles, Architecture, Rope
+from eagle3_viz.drafts.stepped import SteppedDraft
 from eagle3_viz.kv_cache import GROWTH_STEP
-from eagle3_viz.sampling import Draws
 from eagle3_viz.target import TargetModel
-from eagle3_viz.tree import DraftTree, Mark, build_dynamic, build_sampled_chain
 
 
-class FeatureDraft(ABC):
+class FeatureDraft(SteppedDraft):
     """Implements `Draft` and, for the tree builders, `Stepper`.
 
     Position i of the draft holds the pair (feature of position i, token i + 1) and predicts
@@ -51,11 +51,9 @@ class FeatureDraft(ABC):
 
     def _forget(self) -> None:
         self._length = 0  # verified positions
-        self._tree_length = self._tree_level = 0  # rows and levels of the tree behind them
-        self._root_hidden = torch.empty(0)
         self._root_logits = torch.empty(0)
-        self._beam_hidden = torch.empty(0)  # outputs of the newest level [m, H]
-        self._beam_visible = torch.empty(0)  # tree rows that each of them sees, bool
+        self._hidden = torch.empty(0)  # outputs at the root and at every row fed since [1 + R, H]
+        self._fed = FedTree(self.device)
 
     @torch.inference_mode()
     def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
@@ -73,47 +71,31 @@ class FeatureDraft(ABC):
         stream = self.read(features.to(device=self.device, dtype=self.dtype))
         hidden = self.forward(stream, ids, angles, mask, self._cache, self._length)
         self._length += m
-        self._tree_length = 0
-        self._root_hidden = hidden[-1:]
+        self._hidden = hidden[-1:]
+        self._fed.clear()
         self._root_logits = self.logits(hidden[-1:])[0]
-
-    def propose(self, root: int, shape: TreeShape, mark: Mark) -> DraftTree:
-        """A dynamic tree below `root` (MATH.md 2)."""
-        with torch.inference_mode():
-            return build_dynamic(root, self, shape, mark)
-
-    def propose_sampled(
-        self, root: int, depth: int, temperature: float, draws: Draws, mark: Mark
-    ) -> DraftTree:
-        """A chain of depth + 1 tokens drawn from q."""
-        with torch.inference_mode():
-            return build_sampled_chain(root, self, depth, temperature, draws, mark)
 
     def root_logits(self) -> torch.Tensor:
         """Logits [DV] at the last verified position, float32; starts a new tree."""
-        self._tree_length = self._tree_level = 0
-        self._beam_hidden = self._root_hidden
-        self._beam_visible = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
+        self._hidden = self._hidden[:1]
+        self._fed.clear()
         return self._root_logits
 
-    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
-        """Feed the next level of the tree; logits [m, DV], float32. All rows share a position."""
-        m, first = len(draft_ids), self._length + self._tree_length
+    def step(self, draft_ids: torch.Tensor, parents: torch.Tensor, level: int) -> torch.Tensor:
+        """Feed m tokens of the tree; logits [m, DV], float32; as `Stepper.step`."""
+        m, first = len(draft_ids), self._length + len(self._fed)
         self._reserve(first + m)
-        position = self._length + self._tree_level
-        own = torch.eye(m, dtype=torch.bool, device=self.device)
-        self._beam_visible = torch.cat([self._beam_visible[parents], own], dim=1)
-        visible = torch.cat([own.new_ones((m, self._length)), self._beam_visible], dim=1)
+        position = self._length + level - 1
+        visible = self._fed.add(parents, level, self._length)
         if self._window:
-            queries = own.new_full((m,), position, dtype=torch.int64)
-            visible = self._windowed(visible, queries, self._tree_key_positions(m))
+            queries = torch.full((m,), position, device=self.device)
+            keys = self._fed.key_positions(self._length, self._length - 1)
+            visible = self._windowed(visible, queries, keys)
         mask = additive_mask(visible, self._groups, self.dtype)
-        ids, hidden = self.target_ids[draft_ids], self._beam_hidden[parents]
+        ids, stream = self.target_ids[draft_ids], self._hidden[parents]
         angles = self._rope.at(position, 1)
-        hidden = self.forward(hidden, ids, angles, mask, self._cache, first)
-        self._tree_length += m
-        self._tree_level += 1
-        self._beam_hidden = hidden
+        hidden = self.forward(stream, ids, angles, mask, self._cache, first)
+        self._hidden = torch.cat([self._hidden, hidden])
         return self.logits(hidden)
 
     @abstractmethod
@@ -135,12 +117,6 @@ class FeatureDraft(ABC):
     @abstractmethod
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [m, DV], float32, of outputs [m, H]."""
-
-    def _tree_key_positions(self, width: int) -> torch.Tensor:
-        """Positions of all keys in the cache, the verified ones and every level of the tree."""
-        verified = torch.arange(self._length, device=self.device)
-        levels = torch.arange(self._tree_level + 1, device=self.device)
-        return torch.cat([verified, self._length + levels.repeat_interleave(width)])
 
     def _windowed(
         self, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor

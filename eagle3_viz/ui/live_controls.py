@@ -6,7 +6,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from eagle3_viz.backend import PairChoice
-from eagle3_viz.config import TreeShape
+from eagle3_viz.config import Method, TreeShape
+from eagle3_viz.fixed_tree import FIXED_TREES
 from eagle3_viz.presets import DOMAINS, Preset, load_presets
 from eagle3_viz.service import Engine, Phase, Status
 from eagle3_viz.settings import (
@@ -18,6 +19,7 @@ from eagle3_viz.settings import (
     MAX_TOP_K,
     MAX_TOTAL,
     METHODS,
+    RULES,
     Settings,
     rules_for,
 )
@@ -143,13 +145,15 @@ def run_controls(choices: tuple[PairChoice, ...]) -> None:
         )
         st.selectbox(
             "Acceptance rule",
-            rules_for(temperature),
+            rules_for(temperature, method),
+            format_func=lambda name: RULES[name],
             key="live_rule",
             width=160,
             disabled=method == "ar" or temperature == 0,
             bind="query-params",
-            help="At temperature 0 the rule is greedy. Otherwise a tree of the draft's most likely "
-            "tokens (topk), or one chain of tokens drawn from the draft (sample).",
+            help="At temperature 0 the rule is greedy. Otherwise the tree holds the draft's most "
+            "likely tokens (topk) or tokens drawn from it (sample); both keep the target's "
+            "distribution. typical keeps every token that is likely enough: it does not.",
         )
         st.number_input(
             "Max tokens",
@@ -161,7 +165,7 @@ def run_controls(choices: tuple[PairChoice, ...]) -> None:
             width=130,
             bind="query-params",
         )
-        _tree_control(method == "ar")
+        _tree_control(method)
         _more_controls()
 
 
@@ -178,26 +182,57 @@ def _pair_control(choices: tuple[PairChoice, ...]) -> None:
     )
 
 
-def _tree_control(off: bool) -> None:
-    with st.popover("Tree", icon=":material/account_tree:", disabled=off, key="live_tree"):
-        chain = st.session_state.live_rule == "sample"
-        st.slider("Depth", 0, MAX_DEPTH, DEFAULT_TREE.depth, key="live_depth", bind="query-params")
-        st.slider(
-            "Top-k",
-            1,
-            MAX_TOP_K,
-            DEFAULT_TREE.top_k,
-            key="live_top_k",
-            disabled=chain,
+def _tree_control(method: Method) -> None:
+    with st.popover(
+        "Tree", icon=":material/account_tree:", disabled=method == "ar", key="live_tree"
+    ):
+        fixed = method == "eagle1"
+        st.selectbox(
+            "Fixed tree",
+            list(FIXED_TREES),
+            format_func=lambda name: f"{name}: {FIXED_TREES[name].total} nodes",
+            key="live_fixed",
+            disabled=not fixed,
             bind="query-params",
-            help="Children per expanded node. The rule sample drafts a chain: 1.",
+            help="EAGLE-1 drafts the same branches in every cycle; the other methods choose them.",
         )
-        st.slider("Total", 2, MAX_TOTAL, DEFAULT_TREE.total, key="live_total", bind="query-params")
-        shape = _settings_shape()
-        st.caption(
-            f"Verifies {shape.total} nodes a cycle, the root included; "
-            f"{shape.levels} levels, {shape.pool_size} candidates."
-        )
+        for label, least, most, usual, key, words in (
+            ("Depth", 0, MAX_DEPTH, DEFAULT_TREE.depth, "live_depth", None),
+            (
+                "Top-k",
+                1,
+                MAX_TOP_K,
+                DEFAULT_TREE.top_k,
+                "live_top_k",
+                "Children per expanded node; 1 drafts a chain.",
+            ),
+            ("Total", 2, MAX_TOTAL, DEFAULT_TREE.total, "live_total", None),
+        ):
+            st.slider(
+                label,
+                least,
+                most,
+                usual,
+                key=key,
+                disabled=fixed,
+                bind="query-params",
+                help=words,
+            )
+        st.caption(_tree_in_words(method))
+
+
+def _tree_in_words(method: Method) -> str:
+    if method == "eagle1":
+        tree = FIXED_TREES[st.session_state.live_fixed]
+        return f"Verifies {tree.total} nodes a cycle, the root included; {tree.levels} levels."
+    shape = _settings_shape()
+    if method == "lookup":
+        nodes = min(shape.total - 1, shape.levels)
+        return f"Copies up to {nodes} tokens a cycle and verifies them with the root."
+    return (
+        f"Verifies {shape.total} nodes a cycle, the root included; "
+        f"{shape.levels} levels, {shape.pool_size} candidates."
+    )
 
 
 def _more_controls() -> None:

@@ -97,6 +97,7 @@ def settings() -> Settings:
         depth=at.live_depth,
         top_k=at.live_top_k,
         total=at.live_total,
+        fixed=at.live_fixed,
         target_top_k=at.live_target_top_k,
         target_top_p=at.live_target_top_p,
         max_new_tokens=at.live_max_tokens,

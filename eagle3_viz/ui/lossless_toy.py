@@ -75,11 +75,14 @@ def draw() -> None:
     st.subheader("One node, worked out exactly")
     st.caption(INTRODUCTION)
     _preset_control()
+    rule = _rule_control()
     with st.container(key="lossless_node"):  # stacked by the style sheet where the page is narrow
         left, right = st.columns([2, 3], gap="large")
     with left:
         p, q = _distributions()
-        k, rule = _rule_controls()
+        k = st.slider(
+            "k, children of the node", 1, MAX_CHILDREN, key="lossless_k", on_change=_own_values
+        )
     if not p.any() or not q.any():
         with right:
             st.text(f"{'q' if p.any() else 'p'} has no mass: raise one of its sliders.")
@@ -136,10 +139,7 @@ def _distributions() -> tuple[np.ndarray, np.ndarray]:
     return found[0], found[1]
 
 
-def _rule_controls() -> tuple[int, NodeRule]:
-    k = st.slider(
-        "k, children of the node", 1, MAX_CHILDREN, key="lossless_k", on_change=_own_values
-    )
+def _rule_control() -> NodeRule:
     rule = st.segmented_control(
         "Rule",
         NODE_RULES,
@@ -149,7 +149,7 @@ def _rule_controls() -> tuple[int, NodeRule]:
         key="lossless_rule",
         bind="query-params",
     )
-    return k, rule or "sample"
+    return rule or "sample"
 
 
 def _rule_title(rule: NodeRule) -> str:

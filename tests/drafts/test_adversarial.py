@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from eagle3_viz.config import TreeShape
+from eagle3_viz.config import Sampling, TreeShape
 from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.sampling import Draws
@@ -60,7 +60,7 @@ def test_deeper_levels_are_turned_too() -> None:
     first = pool.token[:2].tolist()
     ids = [honest.target_ids.tolist().index(t) for t in first]
     honest.root_logits()
-    logits = honest.step(torch.tensor(ids), torch.zeros(2, dtype=torch.int64))
+    logits = honest.step(torch.tensor(ids), torch.zeros(2, dtype=torch.int64), 1)
     assert torch.allclose(tree.q_logprobs[1], (-logits).log_softmax(-1), atol=1e-5)
 
 
@@ -78,7 +78,7 @@ def test_the_random_draft_knows_nothing_and_repeats_its_seed() -> None:
 @pytest.mark.parametrize("kind", [LeastLikelyDraft, RandomDraft])
 def test_a_chain_is_drawn_from_the_turned_q_that_it_keeps(kind: type) -> None:
     root = read_text(draft := real())
-    tree = kind(draft).propose_sampled(root, 2, 0.7, Draws(3), no_mark)
+    tree = kind(draft).propose_sampled(root, TreeShape(4, 2, 1), Sampling(0.7), Draws(3), no_mark)
     assert len(tree) == 4
     drawn = [draft.target_ids.tolist().index(token) for token in tree.token[1:].tolist()]
     kept = torch.cat(tree.q_logprobs)[torch.arange(3), drawn]

@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from eagle3_viz.config import TreeShape
+from eagle3_viz.config import Sampling, TreeShape
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 from eagle3_viz.drafts.checkpoints import CheckpointError
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
@@ -235,7 +235,7 @@ def test_a_sampled_chain_keeps_the_tempered_q_of_its_path(case: str) -> None:
     weights, (tokens, taps) = weights_of(case), text_and_taps()
     draft = Eagle3Draft(weights, shared_target())
     draft.extend(taps, tokens)
-    tree = draft.propose_sampled(tokens[-1], 3, 0.7, Draws(1), no_mark)
+    tree = draft.propose_sampled(tokens[-1], TreeShape(5, 3, 1), Sampling(0.7), Draws(1), no_mark)
     reference = Reference(weights, shared_target())
     chain = tree.token[1:].tolist()
     assert len(chain) == 4

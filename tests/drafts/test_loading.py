@@ -32,7 +32,7 @@ def test_each_layout_becomes_its_draft(tmp_path: Path) -> None:
     weights = tiny_weights(tiny_architecture(target))
     export_eagle3(weights, tmp_path / "b", provenance("eagle3"), licence="mit")
     first, third = load_draft(tmp_path / "a", target), load_draft(tmp_path / "b", target)
-    assert isinstance(first, Eagle1Draft) and first.methods == ("eagle2",)
+    assert isinstance(first, Eagle1Draft) and first.methods == ("eagle1", "eagle2")
     assert isinstance(third, Eagle3Draft) and third.methods == ("eagle3",)
 
 
