@@ -34,6 +34,9 @@ class ScriptedDraws:
     def token(self, weights: torch.Tensor) -> torch.Tensor:
         return torch.tensor(self._choose((weights / weights.sum()).tolist()))
 
+    def take(self) -> tuple[float, ...]:
+        return ()
+
 
 def exact_distribution(run: Callable[[ScriptedDraws], tuple]) -> dict[tuple, float]:
     """Probability of each result of `run(draws)`, by walking every outcome of every draw."""

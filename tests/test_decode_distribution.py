@@ -22,6 +22,7 @@ from eagle3_viz.config import Sampling, TreeShape
 from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.fixed_tree import FixedTree
 from eagle3_viz.records import Origin
 from eagle3_viz.target import TargetModel
 from eagle3_viz.tree import DraftTree
@@ -125,7 +126,42 @@ EXACT: dict[str, dict] = {
         "rule": "sample",
         "max_new_tokens": 2,
     },
+    "sample, a tree cut within siblings": {
+        "shape": TreeShape(4, 1, 2),
+        "sampling": Sampling(0.8),
+        "rule": "sample",
+        "max_new_tokens": 3,
+    },
+    "sample, a tree in a nucleus": {
+        "shape": TreeShape(4, 2, 2),
+        "sampling": Sampling(1.3, top_p=0.8),
+        "rule": "sample",
+        "max_new_tokens": 3,
+    },
+    "sample, a fixed tree": {
+        "method": "eagle1",
+        "fixed": FixedTree("three", ((0,), (1,), (1, 0))),
+        "sampling": Sampling(0.8),
+        "rule": "sample",
+        "max_new_tokens": 3,
+    },
+    "sample, a q of its own": {
+        "shape": TreeShape(4, 1, 2),
+        "sampling": Sampling(0.8),
+        "draft_temperature": 1.5,
+        "rule": "sample",
+        "max_new_tokens": 3,
+    },
+    "topk, a fixed tree": {
+        "method": "eagle1",
+        "fixed": FixedTree("three", ((0,), (1,), (1, 0))),
+        "sampling": Sampling(0.8),
+        "rule": "topk",
+        "max_new_tokens": 3,
+    },
 }
+
+ONE_OF_EACH = ("topk", "topk in a nucleus", "sample, two levels")
 
 
 @cache
@@ -152,14 +188,14 @@ def test_the_engine_writes_every_text_with_the_targets_probability(
     assert_exact(case, monkeypatch, small_pair()[2])
 
 
-@pytest.mark.parametrize("case", EXACT)
+@pytest.mark.parametrize("case", ONE_OF_EACH)
 def test_a_draft_that_proposes_the_least_likely_changes_no_probability(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_exact(case, monkeypatch, LeastLikelyDraft(small_pair()[2]))
 
 
-@pytest.mark.parametrize("case", EXACT)
+@pytest.mark.parametrize("case", ONE_OF_EACH)
 def test_a_draft_of_pure_noise_changes_no_probability(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
