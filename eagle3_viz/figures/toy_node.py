@@ -33,17 +33,16 @@ def proposal_figure(
         probability_bars(q, Q, 1, colours.q, labels),
         shared_mass(p, q, colours),
     ]
-    order = ", ".join(labels[test.token] for test in walk.tests)
-    title = f"Children in the order tested: {order}"
+    title = "Some child is always accepted"
     if walk.refused > _REFUSED:
         left = walk.residual.tolist()
         bars.insert(2, probability_bars(left, RESIDUAL, 2, colours.decided, labels))
-        title += f" · all refused with probability {walk.refused:.3f}"
-    else:
-        title += " · never all refused"
+        title = f"All children refused with probability {walk.refused:.3f}"
     figure = framed(bars, title=title, x="", y="probability", colours=colours)
     figure.update_xaxes(tickvals=np.arange(len(labels)), ticktext=labels)
-    figure.update_layout(legend={"orientation": "h", "y": -0.1}, margin={"b": 54})
+    figure.update_layout(
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": -0.1}, margin={"b": 54}
+    )
     return figure
 
 

@@ -88,8 +88,13 @@ def draw() -> None:
             st.text(f"{'q' if p.any() else 'p'} has no mass: raise one of its sliders.")
         return
     outcomes = {name: node_outcome(name, p / p.sum(), q / q.sum(), k) for name in NODE_RULES}
+    with left:
+        walk = _picked_walk(outcomes[rule])
+        _table(_children_table(walk), "lossless_children")
     with right:
-        _node(outcomes[rule])
+        chart(proposal_figure(outcomes[rule], walk, TOKENS, mode=theme()), "lossless_proposal")
+        st.caption(NOTES[rule])
+        _table(_token_table(outcomes[rule], walk), "lossless_tokens")
     _outputs(list(outcomes.values()))
 
 
@@ -157,8 +162,8 @@ def _rule_title(rule: NodeRule) -> str:
     return rule + kind
 
 
-def _node(outcome: NodeOutcome) -> None:
-    """One proposal of the picked rule: what its children face and what is left."""
+def _picked_walk(outcome: NodeOutcome) -> Walk:
+    """The proposal of the picked rule that is looked at, the most likely one at first."""
     walks = sorted(outcome.walks, key=lambda walk: -walk.probability)
     place = st.selectbox(
         "Children",
@@ -166,13 +171,8 @@ def _node(outcome: NodeOutcome) -> None:
         format_func=lambda index: _walk_title(walks[index]) if index < len(walks) else "",
         key=f"lossless_walk_{outcome.rule}_{len(walks)}",
         disabled=len(walks) == 1,
-        label_visibility="collapsed",
     )
-    walk = walks[place]
-    chart(proposal_figure(outcome, walk, TOKENS, mode=theme()), "lossless_proposal")
-    st.caption(NOTES[outcome.rule])
-    _table(_children_table(walk), "lossless_children")
-    _table(_token_table(outcome, walk), "lossless_tokens")
+    return walks[place]
 
 
 def _walk_title(walk: Walk) -> str:
@@ -188,10 +188,10 @@ def _children_table(walk: Walk) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "child": [TOKENS[test.token] for test in walk.tests],
-            "p when tested": [test.p for test in walk.tests],
-            "q when tested": [test.q for test in walk.tests],
-            "accept probability": [test.accept for test in walk.tests],
-            "reached with": [test.reach for test in walk.tests],
+            "p tested": [test.p for test in walk.tests],
+            "q tested": [test.q for test in walk.tests],
+            "accepted": [test.accept for test in walk.tests],
+            "reached": [test.reach for test in walk.tests],
         }
     )
 
@@ -208,7 +208,7 @@ def _token_table(outcome: NodeOutcome, walk: Walk) -> pd.DataFrame:
             "min(1, p/q)": np.minimum(1.0, ratio),
             "residual": walk.residual,
             "output": outcome.output,
-            "output - p": outcome.output - p,
+            "output - p": np.round(outcome.output - p, 12) + 0.0,  # no minus before a zero
         }
     )
 
