@@ -51,9 +51,8 @@ def compare(
         raise DataError("the two suites have no prompt in common; compare runs of the same prompts")
     rows = []
     for setting_a, setting_b in pairs:
-        both = _side(a, setting_a).join(
-            _side(b, setting_b), lsuffix="_a", rsuffix="_b", how="inner"
-        )
+        side_a, side_b = _side(a, setting_a), _side(b, setting_b)
+        both = side_a.add_suffix("_a").join(side_b.add_suffix("_b"), how="inner")
         both = both.loc[both.index.isin(common)]
         for name, group in _sets(both):
             rows.append(

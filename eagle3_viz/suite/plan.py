@@ -103,7 +103,7 @@ def trace_path(folder: Path, set_name: str, prompt_id: str, turn: int, setting: 
 
 def _slug(text: str) -> str:
     """`text` as a part of a file name; texts that differ give names that differ."""
-    plain = re.sub(r"[^a-z0-9_-]+", "-", text)[:_SLUG_CHARS]
-    if plain == text:
+    if re.fullmatch(rf"[a-z0-9_-]{{1,{_SLUG_CHARS}}}", text):
         return text
-    return f"{plain.strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    plain = re.sub(r"[^a-z0-9_-]+", "-", text)[:_SLUG_CHARS].strip("-")
+    return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

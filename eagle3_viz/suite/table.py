@@ -93,7 +93,7 @@ def _speed(runs: pd.DataFrame, ar: pd.DataFrame | None) -> dict[str, float]:
     found = {"tokens_per_second": 1000.0 / ms, "ms_per_token": ms}
     if ar is None:
         return {**found, "speedup": np.nan, "speedup_low": np.nan, "speedup_high": np.nan}
-    pairs = by_prompt(ar, ["decode_ms", "tokens"]).join(own, lsuffix="_ar", how="inner")
+    pairs = by_prompt(ar, ["decode_ms", "tokens"]).add_suffix("_ar").join(own, how="inner")
     rows = pairs.to_numpy(float)
     low, high = interval(rows, ratio_of_quotients)
     speedup = value(ratio_of_quotients, rows)
