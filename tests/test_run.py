@@ -200,7 +200,9 @@ def test_cut_cycles_keep_the_invariants(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_pair_without_a_draft_runs_autoregression_only() -> None:
     alone = with_draft(None)
-    with pytest.raises(ValueError, match=r"'eagle3' needs a draft that tiny does not have; .* run ar$"):
+    with pytest.raises(
+        ValueError, match=r"'eagle3' needs a draft that tiny does not have; .* run ar$"
+    ):
         next(run(alone, "Hi", DecodeConfig()))
     *_, trace = run(alone, "Hi", DecodeConfig(method="ar", max_new_tokens=4))
     assert len(trace.tokens) == 4

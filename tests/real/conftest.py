@@ -12,15 +12,22 @@ from tests.golden_files import SHIPPED_DRAFT, START_DRAFT
 
 
 @pytest.fixture(scope="session")
-def target() -> TargetModel:
+def loaded() -> TargetModel:
     return TargetModel.load(ensure_embedded(), dtype=torch.float32, device=torch.device("cpu"))
 
 
-@pytest.fixture(scope="session")
-def draft(target: TargetModel) -> Eagle3Draft:
-    return Eagle3Draft.load(START_DRAFT, target)
+@pytest.fixture
+def target(loaded: TargetModel) -> TargetModel:
+    """The target with its first taps: a run selects those that its draft reads."""
+    loaded.taps.select(loaded.default_boundaries)
+    return loaded
 
 
 @pytest.fixture(scope="session")
-def shipped(target: TargetModel) -> Eagle3Draft:
-    return Eagle3Draft.load(SHIPPED_DRAFT, target)
+def draft(loaded: TargetModel) -> Eagle3Draft:
+    return Eagle3Draft.load(START_DRAFT, loaded)
+
+
+@pytest.fixture(scope="session")
+def shipped(loaded: TargetModel) -> Eagle3Draft:
+    return Eagle3Draft.load(SHIPPED_DRAFT, loaded)

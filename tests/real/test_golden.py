@@ -4,70 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from eagle3_viz.config import DecodeConfig, TreeShape
-from eagle3_viz.decode import decode
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
-from eagle3_viz.records import Cycle
-from eagle3_viz.target import TargetModel
+from tests.golden_cycles import TIE, compare, cycles_without_end, shape_of
 from tests.golden_files import COMMITTED, LARGE, START_DRAFT, committed
 
 pytestmark = pytest.mark.slow
 
-TIE = 1e-4  # below this gap in any top-k, rounding decides and trees may differ
 TREES = sorted(path.stem for path in COMMITTED.glob("trees_*.json"))
 LARGE_TREES = sorted(LARGE.glob("e3_*__tt*.json"))
-
-
-def shape_of(name: str) -> TreeShape:
-    """TreeShape of a file name that ends in tt{T}_d{D}_k{K}."""
-    total, depth, top_k = (part.lstrip("tdk") for part in name.split("_")[-3:])
-    return TreeShape(int(total), int(depth), int(top_k))
-
-
-def cycles_without_end(
-    target: TargetModel, draft: Eagle3Draft, prompt: list[int], shape: TreeShape, count: int
-) -> list[Cycle]:
-    """`count` cycles, past an end of sequence: the published loop looks for it only afterwards."""
-    eos, target.end_of_sequence = target.end_of_sequence, frozenset()
-    try:
-        run = decode(target, draft, prompt, DecodeConfig(shape=shape, max_new_tokens=10_000))
-        next(run)
-        return [next(run) for _ in range(count)]
-    finally:
-        target.end_of_sequence = eos
-
-
-def compare(cycles: list[Cycle], golden: list[dict[str, Any]]) -> int:
-    """Assert equality wherever no tie is near; returns how many cycles were decided by rounding."""
-    ties = 0
-    for cycle, expected in zip(cycles, golden, strict=True):
-        nodes = cycle.nodes
-        assert cycle.prefix_length == expected["prefix_len"]
-        assert [cycle.root, *cycle.tokens[:-1]] == expected["appended_tokens"]
-        assert cycle.tokens[-1] == expected["bonus_token"]
-        if expected["gap"] <= TIE:
-            ties += 1
-            continue
-        assert nodes.token.tolist() == expected["tree_tokens"]
-        assert nodes.parent.tolist() == expected["parent"]
-        assert nodes.depth.tolist() == expected["depth"]
-        assert nodes.pool_index[1:].tolist() == expected["flat_index"]
-        assert list(cycle.path) == expected["accepted_path"]
-        assert nodes.score == pytest.approx(expected["score"], abs=TIE)
-    return ties
 
 
 @pytest.mark.parametrize("name", TREES)
 def test_every_tree_and_output_equals_the_published_code(name, target, draft) -> None:
     golden = committed(name)
     shape = shape_of(name)
-    cycles = cycles_without_end(target, draft, golden["prompt_ids"], shape, len(golden["cycles"]))
+    cycles = cycles_without_end(
+        target, draft, golden["prompt_ids"], len(golden["cycles"]), shape=shape
+    )
     assert compare(cycles, golden["cycles"]) <= 1
     output = [cycles[0].root, *(token for cycle in cycles for token in cycle.tokens)]
     assert output[: len(golden["output_ids"])] == golden["output_ids"]
@@ -120,7 +78,7 @@ def test_trees_of_every_golden_file_beside_the_checkout(path: Path, target, draf
     for cycle in golden["cycle"]:
         cycle["gap"] = min(cycle["min_selection_gap"], cycle["min_order_gap"])
     cycles = cycles_without_end(
-        target, draft, golden["prompt_ids"], shape_of(shape), len(golden["cycle"])
+        target, draft, golden["prompt_ids"], len(golden["cycle"]), shape=shape_of(shape)
     )
     compare(cycles, golden["cycle"])
 
