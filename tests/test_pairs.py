@@ -1,6 +1,9 @@
 import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,11 +11,15 @@ import torch
 from safetensors.torch import save_file
 
 from eagle3_viz import embedded, hub, pairs
+from eagle3_viz.config import Method
+from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.checkpoints import CheckpointError
+from eagle3_viz.drafts.eagle1 import Eagle1Draft
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.drafts.prompt_lookup import PromptLookupDraft
 from eagle3_viz.embedded import PairError
-from eagle3_viz.pair_specs import EMBEDDED, KNOWN_PAIRS, is_local
-from eagle3_viz.pairs import load_pair, resolve
+from eagle3_viz.pair_specs import EMBEDDED, KNOWN_PAIRS, PRETRAINED, SHIPPED, is_local
+from eagle3_viz.pairs import LoadedPair, load_pair, resolve
 from eagle3_viz.target import TargetError, TargetModel
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -51,22 +58,37 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_local_folders_resolve_with_their_provenance(target: Path, draft: Path) -> None:
-    pair = resolve(target=str(target), draft=str(draft))
+    pair = resolve(target=str(target), drafts=[str(draft)])
     assert pair.name == "my-target + my-draft"
-    assert (pair.target_folder, pair.draft_folder) == (target, draft)
+    assert (pair.target_folder, pair.drafts[0].folder) == (target, draft)
     assert pair.target_source.location == "my-target"
     assert pair.target_source.parameters == 40
     weights = (target / "model.safetensors").read_bytes()
     assert pair.target_source.sha256 == hashlib.sha256(weights).hexdigest()
-    assert pair.draft_source is not None
-    assert pair.draft_source.parameters == 192
+    assert [part.source.parameters for part in pair.drafts] == [192]
+
+
+def test_several_drafts_keep_the_order_given(target: Path, draft: Path, tmp_path: Path) -> None:
+    other = model_folder(tmp_path / "other", {"fc.weight": torch.zeros(4, 24)})
+    pair = resolve(target=str(target), drafts=[str(other), str(draft)])
+    assert pair.name == "my-target + other + my-draft"
+    assert [part.folder for part in pair.drafts] == [other, draft]
+    assert [part.source.parameters for part in pair.drafts] == [96, 192]
 
 
 def test_a_target_alone_has_no_draft(target: Path) -> None:
     pair = resolve(target=str(target))
     assert pair.name == "my-target"
-    assert pair.draft_folder is None
-    assert pair.draft_source is None
+    assert pair.drafts == ()
+
+
+def test_drafts_that_come_with_the_program_are_known_by_name(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "check_compatible", lambda target, draft: None)
+    pair = resolve(target=str(target), drafts=SHIPPED)
+    assert [part.folder for part in pair.drafts] == [PRETRAINED / name for name in SHIPPED]
+    assert [part.source.location for part in pair.drafts] == list(SHIPPED)
 
 
 def test_changed_weights_get_a_new_hash(target: Path) -> None:
@@ -120,14 +142,22 @@ def test_hub_id_resolves_to_its_snapshot_and_commit(
 
 def test_draft_is_fetched_before_the_large_target(no_hub: list[str]) -> None:
     with pytest.raises(PairError, match="hub"):
-        resolve(target="owner/huge", draft="owner/small")
+        resolve(target="owner/huge", drafts=["owner/small"])
     assert no_hub == ["owner/small"]
 
 
 def test_draft_of_another_target_is_refused(target: Path, tmp_path: Path) -> None:
     other = model_folder(tmp_path / "other", {"fc.weight": torch.zeros(8, 48)})
     with pytest.raises(PairError, match="hidden size 16, and my-target has 8"):
-        resolve(target=str(target), draft=str(other))
+        resolve(target=str(target), drafts=[str(other)])
+
+
+def test_one_draft_of_another_target_among_several_is_refused(
+    target: Path, draft: Path, tmp_path: Path
+) -> None:
+    other = model_folder(tmp_path / "other", {"fc.weight": torch.zeros(8, 48)})
+    with pytest.raises(PairError, match="The draft other was made for"):
+        resolve(target=str(target), drafts=[str(draft), str(other)])
 
 
 def test_known_pair_larger_than_the_memory_is_refused_before_the_download(
@@ -165,13 +195,19 @@ def test_known_pairs_have_distinct_names_and_the_tried_one_first() -> None:
         assert 2 * spec.target_parameters_b < spec.memory_gb < 2.2 * spec.target_parameters_b + 0.5
 
 
-def test_a_known_pair_is_local_when_both_halves_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = KNOWN_PAIRS[1]
-    have = {spec.target}
+def test_no_known_pair_names_two_drafts_alike() -> None:
+    for spec in KNOWN_PAIRS:
+        assert len(set(spec.drafts)) == len(spec.drafts) >= 1
+
+
+def test_a_known_pair_is_local_when_all_its_parts_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = replace(KNOWN_PAIRS[1], drafts=("owner/one", "owner/two"))
+    have = {spec.target, "owner/one"}
     monkeypatch.setattr(hub, "cached_snapshot", lambda repo: Path() if repo in have else None)
     assert not is_local(spec)
-    have.add(spec.draft)
+    have.add("owner/two")
     assert is_local(spec)
+    assert is_local(replace(spec, drafts=(*spec.drafts, *SHIPPED)))
 
 
 def test_default_is_not_local_before_it_is_built(
@@ -205,13 +241,94 @@ def test_target_that_does_not_load_is_one_sentence(
 def test_draft_that_does_not_load_is_one_sentence(
     target: Path, draft: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def load(folder: Path, target: object) -> Eagle3Draft:
+    def load(folder: Path, target: object) -> Draft:
         raise CheckpointError("lm_head.weight is missing")
 
     monkeypatch.setattr(TargetModel, "load", lambda folder, **options: object())
-    monkeypatch.setattr(Eagle3Draft, "load", load)
+    monkeypatch.setattr(pairs, "load_draft", load)
     with pytest.raises(PairError, match=r"^lm_head\.weight is missing$"):
-        load_pair(target=str(target), draft=str(draft), dtype=torch.float32, device=CPU)
+        load_pair(target=str(target), drafts=[str(draft)], dtype=torch.float32, device=CPU)
+
+
+@dataclass
+class MethodsOnly:
+    """A draft of which nothing but its methods is asked."""
+
+    methods: tuple[Method, ...]
+
+
+@pytest.fixture
+def load_with(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., LoadedPair]:
+    """`load_pair` of a made-up target and drafts for the methods given; keyword: its options."""
+
+    def load(*methods: tuple[Method, ...], **options: Any) -> LoadedPair:
+        folders = [
+            model_folder(tmp_path / f"draft-{i}", {"fc.weight": torch.zeros(8, 24)})
+            for i in range(len(methods))
+        ]
+        made = dict(zip(folders, map(MethodsOnly, methods), strict=True))
+        loaded = SimpleNamespace(vocab_size=32, device=CPU, tokenizer="the tokenizer")
+        monkeypatch.setattr(TargetModel, "load", lambda folder, **options: loaded)
+        monkeypatch.setattr(pairs, "load_draft", lambda folder, target: made[folder])
+        options |= {"dtype": torch.float32, "device": CPU}
+        return load_pair(target=str(target), drafts=list(map(str, folders)), **options)
+
+    return load
+
+
+def test_each_method_runs_with_the_draft_that_is_for_it(
+    load_with: Callable[..., LoadedPair],
+) -> None:
+    pair = load_with(("eagle3",), ("eagle1", "eagle2"))
+    assert pair.methods == ("ar", "lookup", "eagle1", "eagle2", "eagle3")
+    named = {method: pair.draft_for(method) for method in pair.methods}
+    assert named["ar"] is None
+    assert {method: loaded.source.name for method, loaded in named.items() if loaded} == {
+        "lookup": "prompt lookup",
+        "eagle1": "draft-1",
+        "eagle2": "draft-1",
+        "eagle3": "draft-0",
+    }
+    assert pair.tokenizer == "the tokenizer"
+
+
+def test_a_target_alone_runs_autoregression_and_prompt_lookup(
+    load_with: Callable[..., LoadedPair],
+) -> None:
+    pair = load_with()
+    assert pair.methods == ("ar", "lookup")
+    lookup = pair.draft_for("lookup")
+    assert lookup is not None
+    assert isinstance(lookup.draft, PromptLookupDraft)
+    assert (lookup.draft.vocabulary_size, lookup.source.parameters) == (32, 0)
+
+
+def test_a_method_without_a_draft_is_refused_with_those_that_can_run(
+    load_with: Callable[..., LoadedPair],
+) -> None:
+    pair = load_with(("independent",))
+    with pytest.raises(ValueError, match=r"'eagle3' needs a draft .* ar, lookup, independent$"):
+        pair.draft_for("eagle3")
+
+
+def test_two_drafts_for_one_method_are_refused(load_with: Callable[..., LoadedPair]) -> None:
+    with pytest.raises(PairError, match=r"draft-0 and draft-2 are both for eagle2: give one"):
+        load_with(("eagle1", "eagle2"), ("eagle3",), ("eagle2",))
+
+
+def test_loading_reports_every_part_and_counts_up_to_the_whole(
+    load_with: Callable[..., LoadedPair],
+) -> None:
+    seen: list[tuple[str, int, int]] = []
+    load_with(("eagle3",), ("eagle1",), progress=lambda *stage: seen.append(stage))
+    assert seen == [
+        ("Loading the target my-target", 1, 4),
+        ("Loading the draft draft-0", 2, 4),
+        ("Loading the draft draft-1", 3, 4),
+        ("The pair is ready", 4, 4),
+    ]
 
 
 def test_pair_that_outgrows_the_memory_in_its_dtype_is_not_loaded(
@@ -222,8 +339,16 @@ def test_pair_that_outgrows_the_memory_in_its_dtype_is_not_loaded(
         load_pair(target=str(target), dtype=torch.float32, device=CPU)
 
 
+def test_every_draft_counts_towards_the_memory(
+    load_with: Callable[..., LoadedPair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "available_memory", lambda device: (40 + 2 * 192) * 4 - 1)
+    with pytest.raises(PairError, match=r"my-target \+ draft-0 \+ draft-1 in float32 needs"):
+        load_with(("eagle3",), ("eagle1",))
+
+
 @pytest.mark.slow
-def test_default_pair_loads_and_its_draft_reads_its_target(
+def test_default_pair_loads_and_its_drafts_read_its_target(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     stages: list[str] = []
@@ -234,11 +359,14 @@ def test_default_pair_loads_and_its_draft_reads_its_target(
     assert pair.target_source.sha256 == embedded.file_sha256(
         embedded.embedded_folder() / "model.safetensors"
     )
-    assert pair.draft_source is not None
-    assert pair.draft_source.parameters == 9_808_128
+    assert pair.methods == ("ar", "lookup", "eagle1", "eagle2", "eagle3")
+    first, third = pair.draft_for("eagle2"), pair.draft_for("eagle3")
+    assert first is pair.draft_for("eagle1")
+    assert first is not None and isinstance(first.draft, Eagle1Draft)
+    assert third is not None and isinstance(third.draft, Eagle3Draft)
+    assert third.source.parameters == 9_808_128
     assert str(pair.target.dtype).removeprefix("torch.") in pair.dtype_reason
     assert "Loading the target SmolLM2-135M-Instruct" in stages
-    assert isinstance(pair.draft, Eagle3Draft)
     printed = capfd.readouterr()
     assert printed.out + printed.err == ""
 
@@ -246,7 +374,7 @@ def test_default_pair_loads_and_its_draft_reads_its_target(
 @pytest.mark.slow
 def test_embedded_target_alone_serves_autoregression() -> None:
     pair = load_pair(target=EMBEDDED, dtype=torch.float32, device=CPU)
-    assert pair.draft is None
+    assert pair.methods == ("ar", "lookup")
     assert pair.dtype_reason == "float32: asked for"
     ids = pair.tokenizer("The capital of France is")["input_ids"]
     first = int(pair.target.prefill(ids).logits.argmax())
