@@ -73,7 +73,7 @@ def test_a_suite_without_options_is_greedy_over_our_own_prompts(
     def run_suite(pair: Any, plan: Plan, folder: Path, **more: Any) -> Outcome:
         given.append(plan)
         assert folder == tmp_path / "out"
-        assert more["command"] == ("eagle3_viz", "suite", "--out", str(tmp_path / "out"))
+        assert more["command"] == ("eagle3_viz", "suite", "--out", "out")
         return Outcome(skipped={"chat/chat-01": "too long"})
 
     monkeypatch.setattr(suite_run, "load", lambda args: Pair())
@@ -156,17 +156,24 @@ def test_what_cannot_work_is_told_before_anything_is_loaded(
     assert not (tmp_path / "o").exists()
 
 
-def test_paths_of_this_machine_stay_out_of_the_command_that_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").touch()
-    given = [
+def test_paths_of_this_machine_stay_out_of_the_command_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.csv").touch()
+    new = str(tmp_path / "not" / "there" / "yet")
+    given = ["suite", f"--out={tmp_path}", "--out", new, "sub/a.csv", "org/model", "--x=a/b", "./o"]
+    shown = (
         "suite",
-        f"--out={tmp_path}",
-        "--prompts",
-        str(tmp_path / "a.csv"),
+        f"--out={tmp_path.name}",
+        "--out",
+        "yet",
+        "a.csv",
         "org/model",
         "--x=a/b",
-    ]
-    shown = ("suite", f"--out={tmp_path.name}", "--prompts", "a.csv", "org/model", "--x=a/b")
+        "./o",
+    )
     assert suite_run.shareable(given) == shown
 
 

@@ -88,8 +88,9 @@ def shareable(argv: Sequence[str]) -> tuple[str, ...]:
     for argument in argv:
         option, equals, value = argument.rpartition("=") if argument[:2] == "--" else ("", "", "")
         place = value if equals else argument
-        if os.sep in place and Path(place).expanduser().exists():
-            place = Path(place).name
+        path = Path(place).expanduser()
+        if path.is_absolute() or (os.sep in place and path.exists()):  # a hub id is neither
+            place = path.name
         shown.append(f"{option}{equals}{place}" if equals else place)
     # names of files may hold bytes that are no UTF-8, which a trace file cannot store
     return tuple(argument.encode("utf-8", "replace").decode() for argument in shown)
