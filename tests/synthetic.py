@@ -7,13 +7,14 @@ consistent throughout. Same arguments, same trace.
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import fields
-from typing import Literal
+from dataclasses import asdict, fields
 
 import numpy as np
 
-from eagle3_viz.config import DecodeConfig, Rule, Sampling, TreeShape
+from eagle3_viz.config import DecodeConfig, Method, Rule, Sampling, TreeShape
+from eagle3_viz.fixed_tree import DEFAULT_FIXED, FixedTree
 from eagle3_viz.records import (
     Cycle,
     Distributions,
@@ -40,9 +41,11 @@ from tests.toy_pair import (
     Candidate,
     ToyPair,
     dynamic_pool,
+    fixed_pool,
     rank_of,
-    sampled_chain,
+    sampled_pool,
 )
+from tests.toy_rules import Dice, some_accepted, trials
 
 
 def _verified(pair: ToyPair, context: tuple[int, ...], pool: list[Candidate], total: int) -> Nodes:
@@ -76,41 +79,29 @@ def _verified(pair: ToyPair, context: tuple[int, ...], pool: list[Candidate], to
 
 
 def _walk(
-    pair: ToyPair, context: tuple[int, ...], nodes: Nodes, rng: np.random.Generator
+    pair: ToyPair, context: tuple[int, ...], nodes: Nodes, dice: Dice
 ) -> tuple[list[int], int, Origin]:
     """The acceptance walk: fills the tested columns, gives path, decided token and its origin."""
     path = [0]
     while True:
-        at, p = pair.at(context), pair.at(context).p.copy()
-        children = np.flatnonzero(nodes.parent == path[-1])
+        at = pair.at(context)
+        children = np.flatnonzero(nodes.parent == path[-1]).tolist()
+        made, left = trials(pair.rule, at.p, at.q, nodes.token[children].tolist())
         accepted = -1
-        for child in children:
-            token = nodes.token[child]
-            chance = p[token] if pair.rule != "sample" else min(1.0, p[token] / at.q[token])
-            draw = rng.random() if pair.rule != "greedy" else math.nan
-            nodes.p_tested[child], nodes.accept_probability[child] = p[token], chance
+        for child, trial in zip(children, made, strict=True):
+            draw = dice.uniform() if pair.rule in ("topk", "sample") else math.nan
+            nodes.p_tested[child], nodes.accept_probability[child] = trial.p, trial.chance
             nodes.uniform[child] = draw
-            if draw < chance or (pair.rule == "greedy" and chance == 1.0):
-                accepted = int(child)
+            if draw < trial.chance or (math.isnan(draw) and trial.chance == 1.0):
+                accepted = child
                 break
             nodes.state[child] = NodeState.REJECTED
-            if pair.rule != "greedy":
-                p = _residual(pair.rule, p, at.q, token)
         if accepted < 0:
-            token = int(rng.choice(len(VOCABULARY), p=p))
-            return path, token, Origin.RECOVERED if len(children) else Origin.BONUS
+            token = int(at.p.argmax()) if pair.rule == "greedy" else dice.token(left)
+            return path, token, Origin.RECOVERED if children else Origin.BONUS
         nodes.state[accepted] = NodeState.ACCEPTED
         path.append(accepted)
         context = (*context, int(nodes.token[accepted]))
-
-
-def _residual(rule: str, p: np.ndarray, q: np.ndarray, refused: int) -> np.ndarray:
-    if rule == "sample":
-        rest = np.maximum(0.0, p - q)
-    else:
-        rest = p.copy()
-        rest[refused] = 0.0
-    return rest / rest.sum()
 
 
 def _top(distribution: np.ndarray) -> Top:
@@ -134,7 +125,7 @@ def _distributions(
     pair: ToyPair, context: tuple[int, ...], nodes: Nodes, node: int
 ) -> Distributions:
     at = pair.at(context)
-    children = nodes.token[nodes.parent == node]
+    children = nodes.token[nodes.parent == node].tolist()
     if not nodes.expanded[node]:
         return Distributions(
             node,
@@ -150,18 +141,17 @@ def _distributions(
             residual_mass=1.0,
             expected_acceptance=0.0,
         )
-    if pair.rule == "sample" and len(children):
-        expected, rest = float(np.minimum(at.p, at.q).sum()), np.maximum(0.0, at.p - at.q)
-    else:
-        expected, rest = float(at.p[children].sum()), at.p.copy()
-        rest[children] = 0.0
-    drawn_from = pair.rule != "greedy" and len(children) > 0 and rest.sum() > 0
+    made, left = trials(pair.rule, at.p, at.q, children)
+    expected = some_accepted(made)
+    if pair.rule == "sample" and len(children) == 1:  # whatever was drawn
+        expected = float(np.minimum(at.p, at.q).sum())
+    drawn_from = pair.rule != "greedy" and len(children) > 0
     return Distributions(
         node=node,
         p_raw=_top(at.p_raw),
         p=_top(at.p),
         q=_top(at.q),
-        residual=_top(rest / rest.sum()) if drawn_from else None,
+        residual=_top(left) if drawn_from else None,
         overlap=float(np.minimum(at.p_raw, at.q).sum()),
         children_mass=float(at.p_raw[children].sum()),
         kl=_kl(at.q, at.p_raw),
@@ -222,47 +212,53 @@ def _cycle(
     pair: ToyPair,
     context: tuple[int, ...],
     index: int,
-    shape: TreeShape | None,
+    tree: TreeShape | FixedTree | None,
     record: RecordLevel,
 ) -> Cycle:
-    """One cycle after `context`, whose last token is the root. `shape` None is autoregression."""
+    """One cycle after `context`, whose last token is the root. `tree` None is autoregression."""
     rng = np.random.default_rng([pair.seed, 1, index])
-    if shape is None:
+    dice = Dice(rng)
+    if tree is None:
         pool = []
+    elif isinstance(tree, FixedTree):
+        pool = fixed_pool(pair, context, tree, dice)
     elif pair.rule == "sample":
-        pool = sampled_chain(pair, context, shape, rng)
+        pool = sampled_pool(pair, context, tree, dice)
     else:
-        pool = dynamic_pool(pair, context, shape)
-    nodes = _verified(pair, context, pool, shape.total if shape else 1)
-    if shape is None:
+        pool = dynamic_pool(pair, context, tree)
+    nodes = _verified(pair, context, pool, tree.total if tree else 1)
+    if tree is None:
         nodes.expanded[0] = False
-    path, decided, origin = _walk(pair, context, nodes, rng)
+    path, decided, origin = _walk(pair, context, nodes, dice)
     accepted = tuple(int(nodes.token[i]) for i in path[1:])
     at = [(*context, *accepted[:k]) for k in range(len(path))]
     table = _pool_table(pool)
     full = record == "full"
-    forwards = 0 if shape is None else shape.total - 1 if shape.top_k == 1 else shape.levels
-    where = (path[-1], decided, shape.levels if shape else 0)
+    forwards = tree.levels if tree else 0
+    if pair.rule == "sample" and isinstance(tree, TreeShape):  # one a node that drew
+        forwards = 1 + sum(candidate.expanded for candidate in pool)
+    where = (path[-1], decided, tree.levels if tree else 0)
     return Cycle(
         index=index,
         prefix_length=len(context) - 1,
         root=context[-1],
         tokens=(*accepted, decided),
-        origins=(*[Origin.ACCEPTED] * len(accepted), Origin.PLAIN if shape is None else origin),
+        origins=(*[Origin.ACCEPTED] * len(accepted), Origin.PLAIN if tree is None else origin),
         accepted=len(accepted),
         path=tuple(path),
         verified=len(nodes),
         drafted=len(pool),
         draft_forwards=forwards,
         timing=_timing(rng, forwards, len(nodes), record),
+        draws=tuple(dice.drawn),
         nodes=None if record == "off" else nodes,
-        pool=table if full and shape else None,
+        pool=table if full and tree else None,
         distributions=tuple(
             _distributions(pair, c, nodes, n) for c, n in zip(at, path, strict=True)
         )
         if full
         else (),
-        miss=_miss(pair, at[-1], nodes, table, where) if full and shape else None,
+        miss=_miss(pair, at[-1], nodes, table, where) if full and tree else None,
     )
 
 
@@ -276,25 +272,11 @@ def _ended(cycle: Cycle, finish: Finish) -> Cycle:
 
 
 def _header(config: DecodeConfig, seed: int, context_limit: int) -> Header:
-    speculative = config.method == "eagle3"
-    shape = config.shape
+    speculative = config.method != "ar"
     return Header(
         method=config.method,
         rule=str(config.rule),
-        config={
-            "method": config.method,
-            "shape": {"total": shape.total, "depth": shape.depth, "top_k": shape.top_k},
-            "sampling": {
-                "temperature": config.sampling.temperature,
-                "top_k": config.sampling.top_k,
-                "top_p": config.sampling.top_p,
-            },
-            "rule": config.rule,
-            "max_new_tokens": config.max_new_tokens,
-            "stop": list(config.stop),
-            "seed": seed,
-            "record": config.record,
-        },
+        config=json.loads(json.dumps(asdict(config))),
         pair="made-up",
         target=ModelSource("toy-target", "embedded", "1", "ab" * 32, 1_000_000),
         draft=ModelSource("toy-draft", "embedded", "1", "cd" * 32, 50_000) if speculative else None,
@@ -325,17 +307,18 @@ def make_trace(
     rule: Rule = "greedy",
     record: RecordLevel = "full",
     finish: Finish | None = "length",
-    method: Literal["eagle3", "ar"] = "eagle3",
+    method: Method = "eagle3",
 ) -> Trace:
     """A consistent trace of `cycles` cycles.
 
-    `shape` is TreeShape(10, 3, 4) by default; `rule="sample"` turns it into a chain of the same
-    depth. `finish` None leaves the run unfinished, as a live one is; "eos" and "stop" end it with
-    an accepted end token. The last cycle is cut whenever it committed more than one token.
+    `shape` is TreeShape(10, 3, 4) by default; eagle1 has its usual fixed tree and lookup a chain of
+    the toy draft's. `finish` None leaves the run unfinished, as a live one is; "eos" and "stop" end
+    it with an accepted end token. The last cycle is cut whenever it committed more than one token.
     """
     shape = shape or TreeShape(10, 3, 4)
-    if rule == "sample":
+    if method == "lookup":
         shape = TreeShape(shape.depth + 2, shape.depth, 1)
+    tree = None if method == "ar" else DEFAULT_FIXED if method == "eagle1" else shape
     forced = {"eos": END_ID, "stop": STOP_ID}.get(finish or "", -1)
     pair = ToyPair(seed, rule)
     context = PROMPT_IDS
@@ -346,7 +329,7 @@ def make_trace(
         last = index == cycles - 1
         if last and forced >= 0:
             pair = ToyPair(seed, rule, forced, len(context))
-        cycle = _cycle(pair, context, index, shape if method == "eagle3" else None, record)
+        cycle = _cycle(pair, context, index, tree, record)
         made.append(_ended(cycle, finish) if last and finish else cycle)
         context = (*context, *made[-1].tokens)
     generated = len(context) - len(PROMPT_IDS)

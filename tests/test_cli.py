@@ -16,42 +16,17 @@ from typing import Any
 import pytest
 
 from eagle3_viz.cli.main import main
-from eagle3_viz.cli.report import agreement
 from eagle3_viz.config import DecodeConfig
+from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
+from eagle3_viz.pairs import LoadedPair
 from eagle3_viz.records import Finish
 from eagle3_viz.trace import Trace
 from eagle3_viz.trace_file import load
 from tests.fake_terminal import Terminal
+from tests.replayed_runs import LOOKUP, PAIR, Made, by_method, replayed
 from tests.synthetic import make_trace
 
 ROOT = Path(__file__).resolve().parent.parent
-Made = Callable[[DecodeConfig], Trace]
-
-
-def replayed(made: Made, fails: BaseException | None = None, after: int = 3) -> Any:
-    """A stand-in for `run.run`: the cycles of a made-up trace, an exception after some of them."""
-
-    def run(
-        pair: object, prompt: str, config: DecodeConfig, *, system: str | None = None
-    ) -> Iterator[Trace]:
-        whole = made(config)
-        trace = Trace(replace(whole.header, prompt=prompt), whole.prefill, [], whole.token_bytes)
-        yield trace
-        for cycle in whole.cycles:
-            if fails is not None and cycle.index == after:
-                raise fails
-            trace.cycles.append(cycle)
-            yield trace
-
-    return run
-
-
-def by_method(config: DecodeConfig) -> Trace:
-    """Eight cycles of speculation, or as many tokens one by one."""
-    speculated = make_trace(cycles=8, record=config.record)
-    if config.method == "eagle3":
-        return speculated
-    return make_trace(cycles=len(speculated.tokens) - 1, method="ar", record=config.record)
 
 
 @pytest.fixture
@@ -59,7 +34,7 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Put made-up runs in the place of the pair and the decoding loop."""
 
     def use(made: Made = by_method, fails: BaseException | None = None) -> None:
-        monkeypatch.setattr("eagle3_viz.cli.decode.load_pair", lambda *_, **__: "a pair")
+        monkeypatch.setattr("eagle3_viz.cli.decode.load_pair", lambda *_, **__: PAIR)
         monkeypatch.setattr("eagle3_viz.cli.decode.run", replayed(made, fails))
 
     return use
@@ -163,6 +138,53 @@ def test_a_prompt_that_is_no_text_is_refused_before_a_pair_is_loaded(
     assert said in error
 
 
+def test_every_model_named_reaches_the_loading(
+    decodes: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def load_pair(name: str | None, *, target: str | None, drafts: list[str], **_: Any) -> Any:
+        asked.append((name, target, drafts))
+        return PAIR
+
+    decodes()
+    monkeypatch.setattr("eagle3_viz.cli.decode.load_pair", load_pair)
+    own = ["--target", "a", "--draft", "b", "--draft", "c"]
+    assert main(["decode", "hi", *own]) == main(["decode", "hi", "--pair", "p"]) == 0
+    assert asked == [(None, "a", ["b", "c"]), ("p", None, [])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("random", RandomDraft), ("least-likely", LeastLikelyDraft)]
+)
+def test_a_draft_bad_on_purpose_replaces_the_one_of_the_method_and_says_so(
+    kind: str, expected: type, decodes: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[LoadedPair] = []
+
+    def run(pair: LoadedPair, *rest: Any, **options: Any) -> Iterator[Trace]:
+        ran.append(pair)
+        return replayed(by_method)(pair, *rest, **options)
+
+    decodes()
+    monkeypatch.setattr("eagle3_viz.cli.decode.run", run)
+    assert main(["decode", "hi", "--draft-kind", kind]) == 0
+    (pair,) = ran
+    bad = pair.draft_for("eagle3")
+    assert bad is not None
+    assert isinstance(bad.draft, expected)
+    assert bad.source.name == f"a draft ({kind})"
+    assert pair.draft_for("lookup") is LOOKUP
+
+
+def test_a_copied_text_cannot_be_turned_bad(
+    decodes: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    decodes()
+    assert main(["decode", "hi", "--method", "lookup", "--draft-kind", "random"]) == 1
+    assert "error: --draft-kind random: a draft without" in capsys.readouterr().err
+
+
 # What is saved
 
 
@@ -170,16 +192,17 @@ def test_a_trace_file_holds_the_run_and_no_folder_of_this_machine(
     decodes: Callable[..., None], tmp_path: Path
 ) -> None:
     decodes()
-    target, path = tmp_path / "my-target", tmp_path / "run.parquet"
+    target, draft, path = tmp_path / "my-target", tmp_path / "mine", tmp_path / "run.parquet"
     target.mkdir()
+    draft.mkdir()
     argv = ["decode", "hello", f"--target={target}", "--draft", "owner/draft"]
-    assert main([*argv, "--trace", str(path)]) == 0
+    assert main([*argv, "--draft", str(draft), "--trace", str(path)]) == 0
     trace = load(path)
     assert trace.tokens == by_method(DecodeConfig()).tokens
     assert trace.cycles[0].distributions
     assert trace.header.argv == (
         *("eagle3_viz", "decode", "hello", "--target=my-target", "--draft", "owner/draft"),
-        *("--trace", "run.parquet"),
+        *("--draft", "mine", "--trace", "run.parquet"),
     )
 
 
@@ -294,41 +317,6 @@ def test_a_comparison_measures_autoregression_and_puts_it_into_the_trace(
     each = sum(cycle.timing.total for cycle in speculated.cycles) / kept
     assert f"{mean / each:.2f}x" in error
     assert "The texts are equal" in error
-
-
-def test_texts_that_part_are_told_with_place_and_tokens() -> None:
-    trace = by_method(DecodeConfig())
-    other = by_method(DecodeConfig(method="ar"))
-    at = 6
-    tokens = list(other.cycles[at - 1].tokens)
-    assert other.tokens[at] == tokens[0]
-    changed = replace(other.cycles[at - 1], tokens=((tokens[0] + 1) % len(other.token_bytes),))
-    other.cycles[at - 1] = changed
-    said = agreement(with_bytes(trace, {trace.tokens[at]: b" left"}), other)
-    assert f"part at token {at + 1} of" in said
-    assert "EAGLE-3 has ·left" in said
-    assert "float32" in said
-
-
-def test_a_text_that_only_ends_earlier_parts_after_its_last_token() -> None:
-    trace = by_method(DecodeConfig())
-    shorter = by_method(DecodeConfig(method="ar"))
-    del shorter.cycles[-1]
-    assert "AR nothing" in agreement(trace, shorter)
-
-
-def test_rounding_is_named_as_the_cause_only_below_float32() -> None:
-    trace = by_method(DecodeConfig())
-    shorter = by_method(DecodeConfig(method="ar"))
-    del shorter.cycles[-1]
-    assert "rounds" not in agreement(trace, shorter)
-    trace.header = replace(trace.header, dtype="bfloat16")
-    assert "bfloat16 rounds differently" in agreement(trace, shorter)
-
-
-def test_sampled_texts_are_not_compared() -> None:
-    trace = make_trace(rule="topk")
-    assert "not compared" in agreement(trace, make_trace(rule="topk", method="ar"))
 
 
 # The real pair

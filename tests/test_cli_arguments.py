@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from eagle3_viz.cli import arguments
-from eagle3_viz.config import DecodeConfig, TreeShape
+from eagle3_viz.config import METHODS, DecodeConfig, Method, Sampling, TreeShape
+from eagle3_viz.fixed_tree import DEFAULT_FIXED, PUBLISHED_FIXED
 from eagle3_viz.pair_specs import EMBEDDED, find_spec
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,9 +44,38 @@ def test_every_option_of_a_run_reaches_its_configuration() -> None:
     assert config.stop == ("a", "b")
 
 
-def test_the_sample_rule_drafts_a_chain_as_deep_as_asked() -> None:
+def test_the_sample_rule_draws_the_tree_asked_for() -> None:
     config = parsed("--rule", "sample", "--temperature", "1", "--depth", "3").config
-    assert config.shape == TreeShape(total=5, depth=3, top_k=1)
+    assert config.shape == TreeShape(total=8, depth=3, top_k=4)
+    assert config.draft_sampling == config.sampling
+
+
+def test_a_draft_temperature_warps_q_alone() -> None:
+    options = ("--rule", "sample", "--temperature", "0.5", "--top-p", "0.9")
+    config = parsed(*options, "--draft-temperature", "0.8").config
+    assert config.sampling == Sampling(0.5, top_p=0.9)
+    assert config.draft_sampling == Sampling(0.8, top_p=0.9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_can_be_asked_for(method: Method) -> None:
+    assert parsed("--method", method).config.method == method
+
+
+def test_eagle1_drafts_the_fixed_tree_named() -> None:
+    assert parsed("--method", "eagle1").config.tree == DEFAULT_FIXED
+    config = parsed("--method", "eagle1", "--fixed-tree", PUBLISHED_FIXED.name).config
+    assert config.tree == PUBLISHED_FIXED
+
+
+def test_drafts_are_kept_in_the_order_given() -> None:
+    assert parsed("--draft", "b", "--draft", "a").draft == ["b", "a"]
+    assert parsed().draft == []
+
+
+@pytest.mark.parametrize("method", ["ar", "lookup"])
+def test_a_target_of_its_own_needs_no_draft_where_the_method_has_no_model(method: str) -> None:
+    assert parsed("--target", "a", "--method", method).target == "a"
 
 
 def test_a_total_that_was_not_given_is_what_the_draft_can_propose() -> None:
@@ -57,7 +87,19 @@ def test_a_total_that_was_not_given_is_what_the_draft_can_propose() -> None:
     [
         (["--depth", "3", "--total", "54"], "lower total to 53"),
         (["--depth", "-1"], "depth=-1"),
-        (["--rule", "sample", "--temperature", "1", "--top-k", "4"], "top_k=1"),
+        (["--rule", "sample", "--temperature", "1", "--method", "lookup"], "use rule='topk'"),
+        (["--rule", "typical"], "temperature"),
+        (["--rule", "greedy", "--temperature", "1"], "greedy needs temperature 0"),
+        (["--draft-temperature", "0.5", "--temperature", "1"], "rule='topk'"),
+        (
+            ["--draft-temperature", "0", "--temperature", "1", "--rule", "sample"],
+            "finite and positive",
+        ),
+        (["--fixed-tree", "mc_sim_7b_63"], "--method eagle1"),
+        (["--method", "eagle1", "--depth", "2"], "--fixed-tree"),
+        (["--method", "eagle1", "--total", "9"], "--fixed-tree"),
+        (["--method", "eagle1", "--fixed-tree", "other"], "mc_sim_7b_63"),
+        (["--method", "eagle4"], "eagle1"),
         (["--rule", "topk"], "temperature"),
         (["--temperature", "nan"], "temperature"),
         (["--max-new-tokens", "0"], "max_new_tokens"),
@@ -66,7 +108,9 @@ def test_a_total_that_was_not_given_is_what_the_draft_can_propose() -> None:
         (["--seed", "9" * 5000], "whole number from 0"),
         (["--device", "tpu"], "cuda:N"),
         (["--pair", "a", "--draft", "b"], "not both"),
-        (["--target", "a"], "--draft"),
+        (["--pair", "a", "--target", "b"], "not both"),
+        (["--target", "a"], "--target needs --draft for --method eagle3"),
+        (["--target", "a", "--method", "independent"], "--draft for --method independent"),
         (["--method", "ar", "--compare"], "--compare"),
         (["--method", "ar", "--draft-kind", "random"], "--draft-kind random"),
         (["--system", "\udcff"], "UTF-8"),

@@ -65,6 +65,9 @@ def test_pairs_says_for_each_what_it_takes_and_whether_it_was_tried(
         assert (name, rest[-1]) == (spec.name, "yes" if spec is KNOWN_PAIRS[0] else "no")
         assert ("Not tried here" in entry) is not spec.tried
         assert spec.target in entry
+        drafts = [line.split()[1] for line in entry.splitlines() if line.startswith("  draft ")]
+        assert drafts == list(spec.drafts)
+        assert all(len(line) <= 80 for line in entry.splitlines())
 
 
 def test_show_tells_where_a_trace_comes_from_without_obeying_it(

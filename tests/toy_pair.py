@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from eagle3_viz.config import TreeShape
+from eagle3_viz.fixed_tree import FixedTree
+from tests.toy_rules import Dice
 
 AWKWARD: tuple[bytes, ...] = (
     b"<script>alert(1)</script>",
@@ -47,7 +50,7 @@ VOCABULARY: tuple[bytes, ...] = (*AWKWARD, *WORDS, STOP, END)
 END_ID, STOP_ID = len(VOCABULARY) - 1, len(VOCABULARY) - 2
 EMOJI_HEAD, EMOJI_TAIL = AWKWARD.index(b"\xf0\x9f"), AWKWARD.index(b"\x99\x82")
 DRAFT_LACKS = tuple(range(len(AWKWARD) + 4, len(AWKWARD) + 12))
-TEMPERATURE = {"greedy": 0.0, "topk": 0.7, "sample": 0.8}
+TEMPERATURE = {"greedy": 0.0, "topk": 0.7, "sample": 0.8, "typical": 0.9}
 PROMPT_IDS = (*range(len(AWKWARD)), len(AWKWARD))
 
 
@@ -153,14 +156,42 @@ def dynamic_pool(pair: ToyPair, context: tuple[int, ...], shape: TreeShape) -> l
     return pool
 
 
-def sampled_chain(
-    pair: ToyPair, context: tuple[int, ...], shape: TreeShape, rng: np.random.Generator
+def fixed_pool(
+    pair: ToyPair, context: tuple[int, ...], tree: FixedTree, dice: Dice
 ) -> list[Candidate]:
+    """EAGLE-1: the child of rank r is the draft's r-th most likely token, or the r-th drawn."""
     pool: list[Candidate] = []
-    for parent in range(-1, shape.total - 2):
+    left: dict[int, np.ndarray] = {}  # q of each parent without the children it has
+    index: dict[tuple[int, ...], int] = {(): -1}
+    for path in tree.paths:
+        parent = index[path[:-1]]
+        before = context if parent < 0 else pool[parent].context
         if parent >= 0:
             pool[parent].expanded = True
-            context = pool[parent].context
-        token = int(rng.choice(len(VOCABULARY), p=pair.at(context).q))
-        _children(pair, pool, parent, context, [token])
+        weights = left.setdefault(parent, pair.at(before).q.copy())
+        token = dice.token(weights) if pair.rule == "sample" else int(weights.argmax())
+        weights[token] = 0.0
+        index[path] = len(pool)
+        _children(pair, pool, parent, before, [token])
+    return pool
+
+
+def sampled_pool(
+    pair: ToyPair, context: tuple[int, ...], shape: TreeShape, dice: Dice
+) -> list[Candidate]:
+    """MATH.md 1.4: the best-scored node draws without replacement, up to `total` in all."""
+    pool: list[Candidate] = []
+    frontier = [(0.0, -1)]
+    while frontier and len(pool) < shape.total - 1:
+        _, parent = heapq.heappop(frontier)
+        before = context if parent < 0 else pool[parent].context
+        if parent >= 0:
+            pool[parent].expanded = True
+        weights = pair.at(before).q.copy()
+        for _ in range(min(shape.top_k, shape.total - 1 - len(pool))):
+            token = dice.token(weights)
+            weights[token] = 0.0
+            _children(pair, pool, parent, before, [token])
+            if pool[-1].depth < shape.levels:
+                heapq.heappush(frontier, (-pool[-1].score, len(pool) - 1))
     return pool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from eagle3_viz.pair_specs import EMBEDDED, KNOWN_PAIRS, SHIPPED, PairSpec, is_local
 
 
@@ -23,7 +25,7 @@ def _entry(spec: PairSpec) -> list[str]:
             f"  draft   {draft}{' (comes with this program)' if draft in SHIPPED else ''}"
             for draft in spec.drafts
         ),
-        f"  note    {spec.note}",
+        textwrap.fill(spec.note, 80, initial_indent="  note    ", subsequent_indent=" " * 10),
     ]
 
 

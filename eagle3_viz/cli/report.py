@@ -104,6 +104,11 @@ def comparison(trace: Trace, ar: Trace) -> list[str]:
 
 def agreement(trace: Trace, ar: Trace) -> str:
     """Whether both runs gave the same tokens, and where they part if not."""
+    if trace.header.rule == "typical":
+        return (
+            "The texts are not compared: each run draws for itself, and the rule typical changes "
+            "the output distribution."
+        )
     if trace.header.rule != "greedy":
         return (
             "The texts are not compared: at a positive temperature each run draws for itself. What "

@@ -19,6 +19,8 @@ RULE_NOTES = {
     "topk": "accept probability = p (proposal was chosen, not drawn); "
     "q is only the draft's confidence",
     "sample": "accept probability = min(1, p/q)",
+    "typical": "accepted where p is high for how open the choice is; this changes the output "
+    "distribution",
 }
 
 
@@ -41,8 +43,8 @@ def node_sentence(trace: Trace, cycle_index: int, node: int) -> str:
         return _root(trace, cycle)
     if state is NodeState.UNREACHED:
         return _unreached(trace, cycle, cycle.nodes, node)
-    describe = {"greedy": _greedy, "topk": _topk, "sample": _sample}[trace.header.rule]
-    return describe(trace, cycle, cycle.nodes, node)
+    rules = {"greedy": _greedy, "topk": _topk, "sample": _sample, "typical": _typical}
+    return rules[trace.header.rule](trace, cycle, cycle.nodes, node)
 
 
 def miss_sentence(trace: Trace, cycle_index: int) -> str:
@@ -55,6 +57,8 @@ def miss_sentence(trace: Trace, cycle_index: int) -> str:
         return "Autoregression: the target decides every token, nothing was drafted."
     if cycle.cut:
         return "The run ended inside this cycle, before a token of the target's own was kept."
+    if cycle.drafted == 0:
+        return "Nothing was drafted in this cycle: the target decided its token alone."
     if cycle.miss is None:
         return "Why the tree missed the decided token is kept with record full only."
     miss, at = cycle.miss, _token_at(trace, cycle, cycle.miss.node)
@@ -125,6 +129,35 @@ def _topk(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
 def _sample(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
     q = _value(np.exp(nodes.draft_logprob[node]))
     return f"q {q}, {_target_p(nodes, node)}: {_test(trace, cycle, nodes, node)}."
+
+
+def _typical(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
+    p, q = _value(nodes.p[node]), _value(np.exp(nodes.draft_logprob[node]))
+    if nodes.state[node] == NodeState.ACCEPTED:
+        outcome = "likely enough for how open the choice is, accepted"
+    else:
+        outcome = "too unlikely for how open the choice is, refused"
+        if (instead := _instead(trace, cycle, nodes, node)) is not None:
+            passed = _accepted_sibling(nodes, node) is not None
+            outcome += f"; its sibling {instead} passed" if passed else f"; p gave {instead}"
+    return (
+        f"p {p}: {outcome}. Nothing is drawn for this test, so the output is not the target's "
+        f"distribution; q {q} is only the draft's confidence here."
+    )
+
+
+def _typical(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
+    q = _value(np.exp(nodes.draft_logprob[node]))
+    if nodes.state[node] == NodeState.ACCEPTED:
+        verdict = "above the threshold that the entropy of p sets, accepted"
+    else:
+        instead = _instead(trace, cycle, nodes, node)
+        verdict = "below the threshold that the entropy of p sets, refused"
+        verdict += f"; {instead} was committed" if instead else ""
+    return (
+        f"p {_value(nodes.p[node])}: {verdict}. No draw: this rule changes the output "
+        f"distribution; q {q} is only the draft's confidence here."
+    )
 
 
 def _target_p(nodes: Nodes, node: int) -> str:

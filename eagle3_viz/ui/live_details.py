@@ -24,7 +24,12 @@ NOTES = {
     "differs); q is only the draft's confidence.",
     "sample": "Bars: p at temperature 1. The rule accepts with min(1, p/q) of the warped p "
     "(diamonds, where it differs).",
+    "typical": "Bars: p at temperature 1. The rule keeps what the warped p (diamonds, where it "
+    "differs) gives more than a threshold: this changes the output distribution.",
 }
+NOT_LOSSLESS = (
+    "The rule typical changes the output distribution: this text is no draw from the target's."
+)
 PROBABILITIES = ("q draft", "p target", "p of the rule", "p when tested", "accept probability")
 
 
@@ -34,6 +39,8 @@ def draw(trace: Trace, state: View) -> None:
     Autoregression has no tree: what is about nodes is left out. A run that ended at prefill has
     no cycle: only the download and what made the run are left.
     """
+    if not trace.header.lossless:
+        st.warning(NOT_LOSSLESS, icon=":material/warning:")
     if not trace.cycles:
         with st.container(key="live_selection"):
             _download(trace)
