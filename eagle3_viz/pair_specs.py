@@ -13,7 +13,11 @@ EMBEDDED = "embedded"
 """The location of the default target."""
 
 PRETRAINED = Path(__file__).parent / "pretrained"
-SHIPPED = ("smollm2-135m-instruct-eagle3", "smollm2-135m-instruct-eagle1")
+SHIPPED = (
+    "smollm2-135m-instruct-eagle3",
+    "smollm2-135m-instruct-eagle1",
+    "smollm2-135m-instruct-independent",
+)
 """Drafts that come with this program, folders of PRETRAINED; their names are locations."""
 
 

@@ -61,6 +61,11 @@ class Header:
     context_limit: int
     baseline: Baseline | None = None
 
+    @property
+    def lossless(self) -> bool:
+        """Whether the rule keeps the target's distribution (MATH.md 1.6 does not)."""
+        return self.rule != "typical"
+
 
 @dataclass
 class Trace:

@@ -24,14 +24,14 @@ NAME_LIMIT = 100  # characters of a name that comes from a file
 class Kind:
     """What the card says of every draft of one objective.
 
-    options: what `decode` takes besides the folder; None where this program does not run it.
+    options: what `decode` takes besides the folder.
     """
 
     title: str
     what: str
     layout: str
     tag: str
-    options: str | None
+    options: str
 
 
 _EAGLE3_LAYOUT = (
@@ -73,7 +73,7 @@ KINDS: Mapping[Objective, Kind] = {
         "A `LlamaForCausalLM` as transformers saves it, for every engine that runs Llama models. "
         "transformers drafts with it as the `assistant_model` of `generate`.",
         "draft-model",
-        options=None,
+        options=" --method independent",
     ),
 }
 
@@ -106,8 +106,6 @@ def _head(provenance: Provenance, kind: Kind, licence: str) -> str:
 
 def _use(kind: Kind, folder_name: str) -> str:
     terms = "the target it was made for, under the chat template it was trained on"
-    if kind.options is None:
-        return f"In a program that reads its layout (below), with {terms}."
     place = shlex.quote(_plain(folder_name))
     command = f'python -m eagle3_viz decode "Tell me a story." --draft {place}{kind.options}'
     return f"With {terms}:\n\n    {command}"
