@@ -11,7 +11,7 @@ import pytest
 
 from eagle3_viz.component import ASSETS, SCRIPTS, STYLES, bundle, live_payload
 from eagle3_viz.component.payload import HOVER_LIMIT, LABEL_LIMIT, PRUNED_LIMIT
-from eagle3_viz.config import TreeShape
+from eagle3_viz.config import METHODS, RULES, Rule, TreeShape
 from eagle3_viz.records import Origin
 from eagle3_viz.trace import Trace
 from tests.synthetic import make_trace
@@ -32,10 +32,11 @@ def only_builtins(value: object) -> bool:
 def speculative_and_plain() -> list[Trace]:
     traces = [
         make_trace(cycles=6, rule=rule, record=record)
-        for rule in ("greedy", "topk", "sample")
+        for rule in RULES
         for record in ("off", "outcomes", "full")
     ]
-    return [*traces, make_trace(cycles=6, method="ar"), make_trace(cycles=0)]
+    methods = [make_trace(cycles=6, method=method) for method in METHODS]
+    return [*traces, *methods, make_trace(cycles=0)]
 
 
 @pytest.mark.parametrize("trace", speculative_and_plain())
@@ -86,8 +87,22 @@ def test_the_run_is_named_by_its_start_and_seed() -> None:
     assert a == live_payload(make_trace(cycles=2, seed=1), status="finished")["run"]
 
 
-@pytest.mark.parametrize("rule", ["greedy", "topk", "sample"])
-def test_nodes_carry_the_recorded_numbers_to_four_digits(rule: str) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_the_rule_is_noted_as_what_it_compares(rule: Rule) -> None:
+    note = live_payload(make_trace(cycles=1, rule=rule), status="finished")["rule_note"]
+    named = {
+        "greedy": "arg-max",
+        "topk": "accept probability = p (",
+        "sample": "accept probability = min(1, p/q)",
+        "typical": "changes the output distribution",
+    }
+    assert named[rule] in note
+    alone = make_trace(cycles=1, rule=rule, method="ar")
+    assert live_payload(alone, status="finished")["rule_note"] == ""
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_nodes_carry_the_recorded_numbers_to_four_digits(rule: Rule) -> None:
     trace = make_trace(cycles=8, rule=rule, shape=BIG)
     payload = live_payload(trace, status="finished")
     for cycle, sent in zip(trace.cycles, payload["cycles"], strict=True):

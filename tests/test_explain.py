@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from eagle3_viz.component.explain import miss_sentence, node_sentence
+from eagle3_viz.config import RULES, Method, Rule
 from eagle3_viz.records import Cycle, Miss, Nodes, NodeState, Origin, Timing
 from eagle3_viz.trace import Trace
 from tests.synthetic import make_trace
@@ -57,7 +58,7 @@ def trace_of(rule: str, nodes: Nodes, *, path: tuple[int, ...] = (0,), **changes
         accepted=len(path) - 1,
         path=path,
         verified=len(nodes),
-        drafted=len(nodes) - 1,
+        drafted=7,
         draft_forwards=1,
         timing=Timing((1.0,), 0.1, 1.0, 0.1, 0.1, 0.0),
         nodes=nodes,
@@ -151,6 +152,38 @@ def test_greedy_says_whether_a_node_is_the_targets_argmax() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("second", "node", "told"),
+    [
+        (
+            ACCEPTED,
+            1,
+            "p 0.20: too unlikely for how open the choice is, refused; its sibling '·sea' passed. ",
+        ),
+        (ACCEPTED, 2, "p 0.40: likely enough for how open the choice is, accepted. "),
+        (
+            REJECTED,
+            2,
+            "p 0.40: too unlikely for how open the choice is, refused; p gave '·blue'. ",
+        ),
+    ],
+)
+def test_typical_names_the_threshold_and_never_a_draw_or_a_residual(
+    second: NodeState, node: int, told: str
+) -> None:
+    nodes = replace(topk_siblings(second), uniform=np.full(3, NAN, np.float32))
+    trace = trace_of("typical", nodes, path=(0, 2) if second is ACCEPTED else (0,))
+    sentence = node_sentence(trace, 0, node)
+    assert sentence.startswith(told)
+    assert "changes the output distribution" in sentence
+    assert "drew" not in sentence and "residual" not in sentence
+
+
+def test_typical_in_a_cut_cycle_claims_no_replacement() -> None:
+    trace = trace_of("typical", topk_siblings(REJECTED), tokens=(), origins=(), cut=True)
+    assert "is, refused. This test" in node_sentence(trace, 0, 2)
+
+
 def test_the_root_is_explained_by_who_decided_it() -> None:
     nodes = tree([-1], [ROOT])
     trace = trace_of("topk", nodes)
@@ -219,7 +252,7 @@ PROPOSED_NOTHING = {"q": NAN, "q_rank": -1, "expanded": False}
         (
             "topk",
             PROPOSED_NOTHING,
-            "the draft did not expand '·the', other nodes of its level scored higher",
+            "the draft did not expand '·the', other nodes scored higher",
         ),
         (
             "topk",
@@ -238,6 +271,23 @@ def test_a_miss_names_its_first_cause(rule: str, changes: dict[str, object], cau
     assert miss_sentence(trace, 0) == f"The target decided '·blue' after '·the': {cause}."
 
 
+@pytest.mark.parametrize(
+    ("method", "changes", "cause"),
+    [
+        ("lookup", {"q": 0.0, "q_rank": 1}, "the copied text goes on differently"),
+        ("lookup", PROPOSED_NOTHING, "the copied text ends with '·the'"),
+        ("eagle1", PROPOSED_NOTHING, "the fixed tree ends at '·the'"),
+        ("eagle1", {}, "it ranked below the drafted children (q 0.02, rank 7)"),
+    ],
+)
+def test_a_miss_is_worded_as_its_method_drafts(
+    method: Method, changes: dict[str, object], cause: str
+) -> None:
+    trace = trace_of("topk", tree([-1], [ROOT]), miss=replace(MISS, **changes))
+    trace.header = replace(trace.header, method=method)
+    assert miss_sentence(trace, 0) == f"The target decided '·blue' after '·the': {cause}."
+
+
 def test_a_missing_miss_record_is_said_and_not_guessed() -> None:
     trace = trace_of("topk", tree([-1], [ROOT]))
     assert "is kept with record full only" in miss_sentence(trace, 0)
@@ -246,8 +296,13 @@ def test_a_missing_miss_record_is_said_and_not_guessed() -> None:
     assert "nothing was drafted" in miss_sentence(make_trace(cycles=1, method="ar"), 0)
 
 
-@pytest.mark.parametrize("rule", ["greedy", "topk", "sample"])
-def test_every_node_of_a_whole_trace_has_one_line_of_visible_text(rule: str) -> None:
+def test_a_cycle_without_guesses_says_so_and_not_that_a_record_is_missing() -> None:
+    trace = trace_of("topk", tree([-1], [ROOT]), drafted=0)
+    assert miss_sentence(trace, 0).startswith("Nothing was drafted in this cycle")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_node_of_a_whole_trace_has_one_line_of_visible_text(rule: Rule) -> None:
     trace = make_trace(cycles=12, rule=rule)
     for cycle in trace.cycles:
         for node in range(len(cycle.nodes)):

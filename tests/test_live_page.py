@@ -8,8 +8,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from eagle3_viz import service
-from eagle3_viz.config import DecodeConfig
+from eagle3_viz.config import METHODS, RULES, DecodeConfig, Method, Rule, TreeShape
 from eagle3_viz.cycle_view import distributions_at, node_labels, node_table, stop_node
+from eagle3_viz.fixed_tree import DEFAULT_FIXED, PUBLISHED_FIXED
 from eagle3_viz.records import NodeState
 from eagle3_viz.service import Engine, Job, Phase, Status
 from eagle3_viz.settings import MAX_DEPTH, MAX_TOP_K, MAX_TOTAL, Settings, rules_for
@@ -99,10 +100,14 @@ def test_a_pair_that_cannot_run_is_not_selectable_and_says_why(page: AppTest) ->
 def test_the_rule_follows_the_temperature(page: AppTest) -> None:
     assert page.selectbox(key="live_rule").options == ["greedy"]
     page.number_input(key="live_temperature").set_value(0.7).run()
-    assert page.selectbox(key="live_rule").options == ["topk", "sample"]
+    typical = "typical (changes the output distribution)"
+    assert page.selectbox(key="live_rule").options == ["topk", "sample", typical]
     assert page.selectbox(key="live_rule").value == "topk"
     page.selectbox(key="live_rule").set_value("sample").run()
-    assert page.slider(key="live_top_k").disabled
+    assert not page.slider(key="live_top_k").disabled
+    page.selectbox(key="live_method").set_value("lookup").run()
+    assert page.selectbox(key="live_rule").options == ["topk", typical]
+    assert page.selectbox(key="live_rule").value == "topk"
     page.number_input(key="live_temperature").set_value(0.0).run()
     assert page.selectbox(key="live_rule").value == "greedy"
 
@@ -130,18 +135,51 @@ def test_a_run_that_ended_at_prefill_still_offers_its_trace_and_says_what_made_i
 def test_the_controls_reach_the_run(page: AppTest) -> None:
     page.number_input(key="live_temperature").set_value(0.8).run()
     page.selectbox(key="live_rule").set_value("sample").run()
-    page.slider(key="live_depth").set_value(2).run()
+    page.slider(key="live_depth").set_value(3).run()
+    page.slider(key="live_top_k").set_value(2).run()
+    page.slider(key="live_total").set_value(9).run()
     page.number_input(key="live_max_tokens").set_value(40).run()
     page.text_area(key="live_prompt").set_value("hello").run()
     request = finish(page).request
     assert request.prompt == "hello" and request.pair == "made-up"
     config = request.config
-    assert (config.rule, config.shape.top_k, config.shape.depth, config.max_new_tokens) == (
-        "sample",
-        1,
-        2,
-        40,
-    )
+    assert (config.rule, config.shape, config.max_new_tokens) == ("sample", TreeShape(9, 3, 2), 40)
+
+
+def test_eagle1_takes_a_fixed_tree_and_no_sizes_and_the_others_the_opposite(page: AppTest) -> None:
+    sizes = ("live_depth", "live_top_k", "live_total")
+    assert page.selectbox(key="live_fixed").disabled
+    assert not any(page.slider(key=key).disabled for key in sizes)
+    page.selectbox(key="live_method").set_value("eagle1").run()
+    assert not page.selectbox(key="live_fixed").disabled
+    assert all(page.slider(key=key).disabled for key in sizes)
+    page.selectbox(key="live_fixed").set_value(PUBLISHED_FIXED.name).run()
+    assert any("26 nodes a cycle" in caption.value for caption in page.caption)
+    assert finish(page).request.config.tree == PUBLISHED_FIXED
+
+
+def test_the_tree_of_prompt_lookup_is_told_as_what_it_copies(page: AppTest) -> None:
+    page.slider(key="live_depth").set_value(3).run()
+    page.selectbox(key="live_method").set_value("lookup").run()
+    assert any("Copies up to 4 tokens" in caption.value for caption in page.caption)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("rule", RULES)
+def test_every_method_under_every_rule_is_drawn(page: AppTest, method: Method, rule: Rule) -> None:
+    """What does not fit gives way; what is left runs and every part of the page is drawn."""
+    page.selectbox(key="live_method").set_value(method).run()
+    if rule != "greedy":
+        page.number_input(key="live_temperature").set_value(0.7).run()
+    if rule in rules_for(0.7, method) and method != "ar":
+        page.selectbox(key="live_rule").set_value(rule).run()
+    job = finish(page)
+    assert job.trace is not None
+    assert job.status.phase is Phase.FINISHED
+    assert job.trace.header.method == method
+    fitting = rules_for(0.0 if rule == "greedy" else 0.7, method)
+    chosen = rule in fitting and method != "ar"
+    assert job.trace.header.rule == (rule if chosen else fitting[0])
 
 
 def test_autoregression_disables_tree_and_rule_and_runs(page: AppTest) -> None:
@@ -214,13 +252,15 @@ def test_another_run_forgets_the_selection(page: AppTest) -> None:
     assert page.number_input(key="live_cycle").value == 6
 
 
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_every_position_of_the_controls_is_a_valid_run(temperature: float) -> None:
-    for rule in ("greedy", "topk", "sample"):
+def test_every_position_of_the_controls_is_a_valid_run(temperature: float, method: Method) -> None:
+    for rule in RULES:
         for depth in range(MAX_DEPTH + 1):
             for top_k in range(1, MAX_TOP_K + 1):
                 for total in (2, MAX_TOTAL):
                     settings = Settings(
+                        method=method,
                         rule=rule,
                         temperature=temperature,
                         depth=depth,
@@ -229,8 +269,15 @@ def test_every_position_of_the_controls_is_a_valid_run(temperature: float) -> No
                     )
                     config = settings.config()
                     assert isinstance(config, DecodeConfig)
-                    assert config.rule in rules_for(temperature)
-                    assert config.shape.total <= total
+                    assert config.rule in rules_for(temperature, method)
+                    assert config.rule == rule or rule not in rules_for(temperature, method)
+                    assert config.shape.total == min(total, 1 + top_k + depth * top_k**2)
+                    assert (config.shape.depth, config.shape.top_k) == (depth, top_k)
+
+
+def test_an_unknown_fixed_tree_gives_way_to_the_usual_one() -> None:
+    assert Settings(fixed="no such tree").config().fixed == DEFAULT_FIXED
+    assert Settings(fixed=PUBLISHED_FIXED.name).config().fixed == PUBLISHED_FIXED
 
 
 def test_the_distributions_of_an_unvisited_node_are_those_of_its_nearest_visited_ancestor() -> None:

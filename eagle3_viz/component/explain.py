@@ -71,8 +71,12 @@ def _cause(trace: Trace, cycle: Cycle, miss: Miss, at: str) -> str:
         return "the draft's vocabulary lacks that token, it can never propose it"
     if miss.beyond_depth:
         return f"{at} lies at the deepest level of the tree, nothing is drafted below it"
+    if trace.header.method == "lookup":
+        return "the copied text " + ("goes on differently" if miss.expanded else f"ends with {at}")
+    if not miss.expanded and trace.header.method == "eagle1":
+        return f"the fixed tree ends at {at}"
     if not miss.expanded:
-        return f"the draft did not expand {at}, other nodes of its level scored higher"
+        return f"the draft did not expand {at}, other nodes scored higher"
     confidence = f"q {_value(miss.q)}, rank {miss.q_rank + 1}"
     if miss.pruned:
         return (
@@ -141,22 +145,8 @@ def _typical(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
             passed = _accepted_sibling(nodes, node) is not None
             outcome += f"; its sibling {instead} passed" if passed else f"; p gave {instead}"
     return (
-        f"p {p}: {outcome}. Nothing is drawn for this test, so the output is not the target's "
-        f"distribution; q {q} is only the draft's confidence here."
-    )
-
-
-def _typical(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
-    q = _value(np.exp(nodes.draft_logprob[node]))
-    if nodes.state[node] == NodeState.ACCEPTED:
-        verdict = "above the threshold that the entropy of p sets, accepted"
-    else:
-        instead = _instead(trace, cycle, nodes, node)
-        verdict = "below the threshold that the entropy of p sets, refused"
-        verdict += f"; {instead} was committed" if instead else ""
-    return (
-        f"p {_value(nodes.p[node])}: {verdict}. No draw: this rule changes the output "
-        f"distribution; q {q} is only the draft's confidence here."
+        f"p {p}: {outcome}. This test draws nothing and changes the output distribution; q {q} is "
+        "only the draft's confidence here."
     )
 
 
