@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 
 from eagle3_viz.compatibility import (
     check_compatible,
+    is_language_model,
     parameter_count,
     read_config,
     tensor_table,
@@ -103,6 +104,26 @@ def test_eagle1_reads_one_target_state_beside_the_embedding(tmp_path: Path) -> N
     }
     draft = write(tmp_path / "draft", {"vocab_size": VOCABULARY}, tensors)
     assert check_compatible(target(tmp_path), draft) is None
+
+
+LANGUAGE_MODEL = {"model.embed_tokens.weight": torch.zeros(48, 4), "lm_head.weight": torch.zeros(1)}
+
+
+def test_a_language_model_of_its_own_reads_no_states_and_may_have_other_sizes(
+    tmp_path: Path,
+) -> None:
+    draft = write(tmp_path / "draft", {"hidden_size": 4, "vocab_size": 48}, LANGUAGE_MODEL)
+    assert is_language_model(tensor_table(draft))
+    assert check_compatible(target(tmp_path), draft) is None
+
+
+@pytest.mark.parametrize("prefix", ["", "model.", "module.", "draft_model."])
+def test_a_head_that_brings_its_embedding_is_no_language_model(tmp_path: Path, prefix: str) -> None:
+    tensors = {prefix + name: tensor for name, tensor in eagle3(width=16).items()}
+    tensors["model.embed_tokens.weight"] = torch.zeros(VOCABULARY, WIDTH)
+    draft = write(tmp_path / "draft", {"vocab_size": VOCABULARY}, tensors)
+    assert not is_language_model(tensor_table(draft))
+    assert "hidden size 16" in (check_compatible(target(tmp_path), draft) or "")
 
 
 def test_missing_or_damaged_halves_are_a_reason_not_a_crash(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from eagle3_viz.service import Engine, Job, Phase
 from eagle3_viz.trace import Baseline, Trace
 from tests.synthetic import make_trace
 
-WAIT = 5.0
+WAIT = 30.0  # seconds until a test gives up; collecting a loaded pair takes some
 BASELINE = Baseline(20.0, 32, "2025-01-01T00:00:00+00:00", "made up")
 
 
