@@ -38,20 +38,20 @@ def decode(
     forward. token_bytes (bytes of every token id) is needed for stop strings only. The last
     record carries `finish`. Raises ValueError for a prompt that does not fit the context.
     """
-    loop = _Loop(target, None if config.method == "ar" else draft, config)
+    loop = Loop(target, None if config.method == "ar" else draft, config)
     endings = Endings(target.end_of_sequence, target.context_limit, config, token_bytes)
     record = loop.prefill(list(prompt_ids), endings)
     yield record
-    finish, index = record.finish, 0
-    while finish is None:
-        cycle = loop.cycle(index, endings)
-        yield cycle
-        finish, index = cycle.finish, index + 1
+    if record.finish is None:
+        yield from loop.cycles(endings)
 
 
 @dataclass
-class _Loop:
-    """The state between cycles: the next root, and verified features the draft has not seen."""
+class Loop:
+    """The state between cycles: the next root, and verified features the draft has not seen.
+
+    A subclass may bring another `propose` or `accept`: that is how wrong ones are tested.
+    """
 
     target: TargetModel
     draft: Draft | None
@@ -84,15 +84,23 @@ class _Loop:
             len(prompt_ids), self.root, target_ms, draft_ms, finish, draws=self.draws.take()
         )
 
+    def cycles(self, endings: Endings) -> Iterator[Cycle]:
+        """Rounds until the text ends."""
+        finish, index = None, 0
+        while finish is None:
+            cycle = self.cycle(index, endings)
+            yield cycle
+            finish, index = cycle.finish, index + 1
+
     @torch.inference_mode()
     def cycle(self, index: int, endings: Endings) -> Cycle:
         """One round. The five steps of the paper, in order."""
         n, root = self.target.cache.length, self.root
         self.timer.start()
-        tree = self._propose(n)
+        tree = self.propose(n)
         step = self.target.verify(tree)
         self.timer.mark("verify")
-        verdict, p, q = self._accept(tree, step.logits)
+        verdict, p, q = self.accept(tree, step.logits)
         refuse_nan(tree, (step.logits if p is None else p)[list(verdict.path)])
         self.timer.mark("accept")
         features = self.target.commit(verdict.path, step.features)
@@ -123,7 +131,7 @@ class _Loop:
             miss=seen.miss,
         )
 
-    def _propose(self, n: int) -> DraftTree:
+    def propose(self, n: int) -> DraftTree:
         """The draft takes over what was verified last, then guesses below the root."""
         config, draft = self.config, self.draft
         levels = min(config.tree.levels, self.target.context_limit - 1 - n)
@@ -138,7 +146,7 @@ class _Loop:
         sampling = config.draft_sampling
         return draft.propose_sampled(self.root, tree, sampling, self.draws, self.timer.mark)
 
-    def _accept(
+    def accept(
         self, tree: DraftTree, logits: torch.Tensor
     ) -> tuple[Verdict, torch.Tensor | None, torch.Tensor | None]:
         """The verdict, and p [T, V] and q [E, V] where the rule needed them."""

@@ -106,6 +106,18 @@ class TreeCache(Cache):
                 buffer[..., self.length : self.length + len(path), :] = kept
         self.set_length(self.length + len(path))
 
+    def appended(self, tokens: int) -> list[torch.Tensor]:
+        """Copies of the `tokens` rows behind the committed ones; `append` puts them back."""
+        rows = slice(self.length, self.length + tokens)
+        return [buffer[..., rows, :].clone() for buffer in self._buffers.values()]
+
+    def append(self, copies: Sequence[torch.Tensor]) -> None:
+        """Write what `appended` gave behind the committed tokens, as a forward would."""
+        end = self.length + copies[0].shape[-2]
+        self.reserve(end)
+        for buffer, copy in zip(self._buffers.values(), copies, strict=True):
+            buffer[..., self.length : end, :] = copy
+
     def set_length(self, tokens: int) -> None:
         """Declare the first `tokens` tokens committed and everything after them free."""
         self.length = tokens

@@ -28,6 +28,7 @@ ABOVE_ENGINE = {
         "metrics",
         "run",
         "suite",
+        "lossless",
         "training",
     ),
     "service": ("service", "backend"),

@@ -1,0 +1,207 @@
+"""The sampling test of MATH.md 5.2: what the engine draws against what the target believes.
+
+One side are texts drawn by the engine's own loop (`sampler`). The other never saw a tree: whole
+texts through a causal forward without a cache, warped (`exact`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise, product
+
+from eagle3_viz.config import DecodeConfig, Method, Rule, Sampling, TreeShape
+from eagle3_viz.decode import Loop
+from eagle3_viz.drafts.stepped import SteppedDraft
+from eagle3_viz.fixed_tree import DEFAULT_FIXED, FixedTree
+from eagle3_viz.lossless.chi_square import (
+    FAMILY_LEVEL,
+    LEAST_EXPECTED,
+    ChiSquare,
+    chi_square,
+    detectable_distance,
+    holm,
+)
+from eagle3_viz.lossless.exact import ExactTexts, Prefix
+from eagle3_viz.lossless.sampler import Drawn, Sampler
+from eagle3_viz.lossless.wrong_rules import WRONG_RULES
+from eagle3_viz.pairs import LoadedPair
+from eagle3_viz.records import Origin
+
+LENGTH = 3
+"""Tokens whose joint distribution is tested."""
+
+DEFAULT_SHAPE = TreeShape(total=5, depth=1, top_k=3)
+LOSSLESS: tuple[Rule, ...] = ("topk", "sample")
+_REPORT_EVERY = 20  # draws
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test to be made. rule names a rule of the engine or one of `WRONG_RULES`."""
+
+    rule: str
+    config: DecodeConfig
+    loop: type[Loop] = Loop
+
+    @property
+    def lossless(self) -> bool:
+        """True when the rule is supposed to leave p alone."""
+        return self.rule in LOSSLESS
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A finished test.
+
+    origins        tokens by where they came from.
+    accepted_twice texts in which two drafted tokens in a row were accepted.
+    forwards       verifications that were really run; the others had been made before.
+    """
+
+    case: Case
+    draws: int
+    test: ChiSquare
+    origins: Counter[Origin]
+    accepted_twice: int
+    forwards: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A test among all of its family. detectable: `chi_square.detectable_distance`."""
+
+    tested: Tested
+    adjusted: float  # Holm's p-value
+    detectable: float
+
+    @property
+    def rejected(self) -> bool:
+        """True when the draws do not have the target's distribution."""
+        return self.adjusted < FAMILY_LEVEL
+
+    @property
+    def as_it_should(self) -> bool:
+        """A lossless rule is not rejected, any other one is."""
+        return self.rejected != self.tested.case.lossless
+
+
+@dataclass(frozen=True)
+class Progress:
+    """After some draws: where the whole run is, and the test that was finished now, if any."""
+
+    done: int
+    total: int
+    tested: Tested | None = None
+
+
+def cases(
+    methods: Sequence[Method],
+    rules: Sequence[Rule],
+    samplings: Sequence[Sampling],
+    seeds: Sequence[int],
+    *,
+    wrong_method: Method | None = None,
+    shape: TreeShape = DEFAULT_SHAPE,
+    fixed: FixedTree = DEFAULT_FIXED,
+) -> list[Case]:
+    """All combinations that have a meaning, those of one method together.
+
+    wrong_method: the method on which every wrong rule and `typical` are tried as well. Raises
+    ValueError for temperature 0, where nothing is drawn.
+    """
+    kinds: list[tuple[Method, str, type[Loop], Rule]] = [
+        (method, rule, Loop, rule)
+        for method, rule in product(methods, rules)
+        if not (rule == "sample" and method in ("ar", "lookup"))
+    ]
+    if wrong_method is not None:
+        own = ((wrong_method, name, *built_on) for name, built_on in WRONG_RULES.items())
+        kinds += [*own, (wrong_method, "typical", Loop, "typical")]
+    kinds.sort(key=lambda kind: [*methods, wrong_method].index(kind[0]))
+    return [
+        Case(
+            name,
+            DecodeConfig(
+                method=method,
+                shape=wider(shape) if name == "rerank" else shape,
+                fixed=fixed,
+                sampling=sampling,
+                rule=rule,
+                max_new_tokens=LENGTH,
+                seed=seed,
+                record="off",
+            ),
+            loop,
+        )
+        for (method, name, loop, rule), sampling, seed in product(kinds, samplings, seeds)
+    ]
+
+
+def wider(shape: TreeShape) -> TreeShape:
+    """A tree of which half is as many nodes as `shape` has: what a rerank chooses from."""
+    wide = replace(shape, top_k=shape.top_k + 1)
+    return replace(wide, total=min(2 * shape.total - 1, wide.pool_size + 1))
+
+
+def method_with_q(pair: LoadedPair) -> Method | None:
+    """The newest method of the pair whose draft has a distribution and a tree of its own."""
+    for method in reversed(pair.methods):
+        loaded = pair.draft_for(method)
+        if method != "eagle1" and loaded and isinstance(loaded.draft, SteppedDraft):
+            return method
+    return None
+
+
+def run_cases(
+    pair: LoadedPair, prefix: Prefix, to_test: Sequence[Case], draws: int
+) -> Iterator[Progress]:
+    """Make the tests one after another.
+
+    Raises ValueError for a method that the pair has no draft for, and for too few draws.
+    """
+    exact = ExactTexts(pair.target, prefix)
+    joints = {
+        sampling: exact.joint(sampling, LENGTH, LEAST_EXPECTED / draws, pair.target.end_of_sequence)
+        for sampling in {case.config.sampling: None for case in to_test}
+    }
+    sampler: Sampler | None = None
+    method: Method | None = None
+    for place, case in enumerate(to_test):
+        if sampler is None or case.config.method != method:
+            method = case.config.method
+            loaded = pair.draft_for(method)
+            sampler = Sampler(pair.target, None if loaded is None else loaded.draft, prefix)
+        start, made = time.perf_counter(), sampler.target.forwards
+        drawn: list[Drawn] = []
+        for one in islice(sampler.draws(case.loop, case.config), draws):
+            drawn.append(one)
+            if len(drawn) % _REPORT_EVERY == 0 and len(drawn) < draws:
+                yield Progress(place * draws + len(drawn), len(to_test) * draws)
+        tested = Tested(
+            case,
+            draws,
+            chi_square((one.text for one in drawn), joints[case.config.sampling]),
+            Counter(origin for one in drawn for origin in one.origins),
+            sum(_accepted_twice(one) for one in drawn),
+            sampler.target.forwards - made,
+            time.perf_counter() - start,
+        )
+        yield Progress((place + 1) * draws, len(to_test) * draws, tested)
+
+
+def _accepted_twice(drawn: Drawn) -> bool:
+    return any(set(two) == {Origin.ACCEPTED} for two in pairwise(drawn.origins))
+
+
+def judged(results: Sequence[Tested]) -> list[Judged]:
+    """The tests as one family: p-values corrected for their number (Holm)."""
+    adjusted = holm([tested.test.p_value for tested in results])
+    level = FAMILY_LEVEL / max(1, len(results))
+    return [
+        Judged(tested, p, detectable_distance(tested.draws, tested.test.freedom, level))
+        for tested, p in zip(results, adjusted, strict=True)
+    ]
