@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from eagle3_viz import embedded, hub, pairs
-from eagle3_viz.config import Method
+from eagle3_viz.config import METHODS, Method
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.checkpoints import CheckpointError
 from eagle3_viz.drafts.eagle1 import Eagle1Draft
@@ -282,7 +282,7 @@ def test_each_method_runs_with_the_draft_that_is_for_it(
     load_with: Callable[..., LoadedPair],
 ) -> None:
     pair = load_with(("eagle3",), ("eagle1", "eagle2"))
-    assert pair.methods == ("ar", "lookup", "eagle1", "eagle2", "eagle3")
+    assert pair.methods == METHODS
     named = {method: pair.draft_for(method) for method in pair.methods}
     assert named["ar"] is None
     assert {method: loaded.source.name for method, loaded in named.items() if loaded} == {
@@ -359,7 +359,7 @@ def test_default_pair_loads_and_its_drafts_read_its_target(
     assert pair.target_source.sha256 == embedded.file_sha256(
         embedded.embedded_folder() / "model.safetensors"
     )
-    assert pair.methods == ("ar", "lookup", "eagle1", "eagle2", "eagle3")
+    assert pair.methods == METHODS
     first, third = pair.draft_for("eagle2"), pair.draft_for("eagle3")
     assert first is pair.draft_for("eagle1")
     assert first is not None and isinstance(first.draft, Eagle1Draft)
