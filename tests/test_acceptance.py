@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from eagle3_viz.acceptance import accept_greedy, accept_sample, accept_topk
+from eagle3_viz.acceptance import (
+    TYPICAL_DELTA,
+    TYPICAL_EPSILON,
+    accept_greedy,
+    accept_sample,
+    accept_topk,
+    accept_typical,
+    residual_chain,
+    typical_threshold,
+)
 from eagle3_viz.records import Origin
 from eagle3_viz.tree import DraftTree, make_tree, root_only
 from tests.enumeration import exact_distribution
@@ -213,3 +222,87 @@ def test_a_token_of_probability_zero_is_never_accepted() -> None:
     p = torch.tensor([[0.0, 1.0, 0.0, 0.0, 0.0, 0.0]], dtype=torch.float64).repeat(3, 1)
     verdict = accept_topk(tree_of([0, 0, 1], [-1, 0, 0]), p, ZeroDraws())
     assert verdict.tokens[0] == 1
+
+
+class OneToken:
+    """Draws the token it is told and refuses to be asked for anything else."""
+
+    def __init__(self, token: int) -> None:
+        self.choice, self.asked = token, []
+
+    def token(self, weights: torch.Tensor) -> torch.Tensor:
+        self.asked.append(weights.tolist())
+        return torch.tensor(self.choice)
+
+
+def test_the_typical_threshold_is_epsilon_until_the_entropy_lowers_it() -> None:
+    half, spread = [0.5, 0.5, 0.0, 0.0, 0.0, 0.0], [1 / V] * V
+    certain, fine = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0], [1 / 6000] * 6000
+    thresholds = typical_threshold(torch.tensor([certain, half, spread], dtype=torch.float64))
+    # exp(-H) of a uniform choice among n is 1 / n: 0.3, 0.15 and 0.05 against 0.09
+    assert thresholds.tolist() == pytest.approx(
+        [TYPICAL_EPSILON, TYPICAL_EPSILON, TYPICAL_DELTA / V]
+    )
+    assert float(typical_threshold(torch.tensor(fine))) == pytest.approx(TYPICAL_DELTA / 6000)
+    assert (TYPICAL_EPSILON, TYPICAL_DELTA) == (0.09, 0.3)
+
+
+def test_typical_keeps_the_first_child_above_the_threshold_even_where_a_later_is_likelier() -> None:
+    p = torch.tensor([0.05, 0.1, 0.6, 0.25, 0.0, 0.0], dtype=torch.float64)
+    draws = OneToken(3)
+    tree = tree_of([3, 0, 1, 2, 5], [-1, 0, 0, 0, 2])
+    verdict = accept_typical(tree, p.repeat(5, 1), draws)
+    assert verdict.path == (0, 2)  # 0.05 < 0.09 is passed over, 0.1 > 0.09 stays, 0.6 is not asked
+    assert verdict.tokens == (1, 3)
+    assert verdict.origin is Origin.RECOVERED  # the child of node 2 has p 0
+    assert [(t.node, t.accepted) for t in verdict.tests] == [(1, False), (2, True), (4, False)]
+    assert [t.p_tested for t in verdict.tests] == pytest.approx([0.05, 0.1, 0.0])
+    assert [t.accept_probability for t in verdict.tests] == [0.0, 1.0, 0.0]
+    assert all(t.uniform != t.uniform for t in verdict.tests)
+    assert draws.asked == [p.tolist()]  # refusals take nothing off p
+
+
+def test_typical_asks_each_node_by_the_entropy_of_its_own_p() -> None:
+    """0.08 is too little where p is sharp and enough where p is open."""
+    sharp = torch.tensor([0.92, 0.08, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    open_ = torch.tensor([0.2, 0.08, 0.2, 0.2, 0.2, 0.12], dtype=torch.float64)
+    tree = tree_of([3, 1, 1], [-1, 0, 1])
+    verdict = accept_typical(tree, torch.stack([open_, sharp, sharp]), OneToken(0))
+    assert (verdict.path, verdict.tokens, verdict.origin) == ((0, 1), (1, 0), Origin.RECOVERED)
+    verdict = accept_typical(tree, torch.stack([open_, open_, sharp]), OneToken(4))
+    assert (verdict.path, verdict.tokens, verdict.origin) == ((0, 1, 2), (1, 1, 4), Origin.BONUS)
+
+
+def test_typical_does_not_preserve_p() -> None:
+    p, tree = P_NAMED, tree_of([3, 0], [-1, 0])
+    found = exact_distribution(
+        lambda draws: accept_typical(tree, p[None].repeat(2, 1), draws).tokens[:1]
+    )
+    assert float(p[0]) < 0.5
+    assert found == {(0,): 1.0}
+
+
+def test_a_lone_root_draws_from_p_under_typical() -> None:
+    verdict = accept_typical(root_only(3, torch.device("cpu")), P_NAMED[None], OneToken(2))
+    assert (verdict.path, verdict.tokens, verdict.origin) == ((0,), (2,), Origin.PLAIN)
+
+
+def test_the_residual_chain_is_recursive_rejection_by_hand() -> None:
+    p = torch.tensor([0.5, 0.3, 0.2, 0.0], dtype=torch.float64)
+    q = torch.tensor([0.2, 0.4, 0.3, 0.1], dtype=torch.float64)
+    tested, chances, left = residual_chain(p, q, torch.tensor([1, 2]))
+    # after token 1: p becomes (0.3, 0, 0, 0) / 0.3, q (0.2, 0, 0.3, 0.1) / 0.6
+    assert tested.tolist() == pytest.approx([0.3, 0.0])
+    assert chances.tolist() == pytest.approx([0.75, 0.0])
+    assert left.tolist() == pytest.approx([1.0, 0.0, 0.0, 0.0])
+    assert q.tolist() == [0.2, 0.4, 0.3, 0.1]  # what it was given stays
+
+
+def test_the_residual_chain_divides_by_what_is_left_of_q() -> None:
+    p = torch.tensor([0.1, 0.3, 0.3, 0.3], dtype=torch.float64)
+    q = torch.tensor([0.7, 0.1, 0.1, 0.1], dtype=torch.float64)
+    tested, chances, left = residual_chain(p, q, torch.tensor([0, 1, 2]))
+    # each refusal leaves an even choice of what remains, in p (3, then 2 tokens) and in q (3, 2)
+    assert tested.tolist() == pytest.approx([0.1, 1 / 3, 1 / 3])
+    assert chances.tolist() == pytest.approx([1 / 7, 1.0, 2 / 3])
+    assert float(left.sum()) == pytest.approx(1.0)
