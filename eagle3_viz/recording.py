@@ -168,5 +168,7 @@ def _draft_id(draft: Draft, token: int) -> int:
 def _was_pruned(tree: DraftTree, node: int, token: int) -> bool:
     if tree.pool is None:
         return False
+    if bool(((tree.parent == node) & (tree.token == token)).any()):
+        return False  # verified and refused: typical may draw it all the same
     parent = tree.pool_index[node]
     return bool(((tree.pool.parent == parent) & (tree.pool.token == token)).any())

@@ -288,6 +288,15 @@ def test_a_miss_is_worded_as_its_method_drafts(
     assert miss_sentence(trace, 0) == f"The target decided '·blue' after '·the': {cause}."
 
 
+def test_typical_may_decide_the_very_token_that_it_refused() -> None:
+    nodes = tree([-1, 0, 0, 0, 0], [ROOT, *[REJECTED] * 4], q=[NAN, 0.4, 0.3, 0.2, 0.02])
+    trace = trace_of("typical", nodes, miss=MISS)
+    assert miss_sentence(trace, 0) == (
+        "The target decided '·blue' after '·the': it was drafted (q 0.02, rank 7) and refused, "
+        "then p gave it all the same."
+    )
+
+
 def test_a_missing_miss_record_is_said_and_not_guessed() -> None:
     trace = trace_of("topk", tree([-1], [ROOT]))
     assert "is kept with record full only" in miss_sentence(trace, 0)

@@ -78,6 +78,8 @@ def _cause(trace: Trace, cycle: Cycle, miss: Miss, at: str) -> str:
     if not miss.expanded:
         return f"the draft did not expand {at}, other nodes scored higher"
     confidence = f"q {_value(miss.q)}, rank {miss.q_rank + 1}"
+    if cycle.nodes is not None and miss.token in cycle.nodes.token[cycle.nodes.parent == miss.node]:
+        return f"it was drafted ({confidence}) and refused, then p gave it all the same"
     if miss.pruned:
         return (
             f"it was drafted ({confidence}) but dropped by the budget of "
