@@ -96,7 +96,7 @@ def test_whole_first_cycle_equals_the_golden_arrays_beside_the_checkout(name, ta
     pairs = [
         (step.features, arrays["feature_in"]),
         (draft.read(step.features), arrays["g"]),
-        (draft._root_hidden, arrays["draft_hidden"][-1:]),
+        (draft._hidden, arrays["draft_hidden"][-1:]),
         (draft._root_logits[None], arrays["root_logits"].reshape(1, -1)),
         (draft._cache[0, 0, 0, :, : len(prompt)], arrays["draft_k"]),
         (draft._cache[0, 1, 0, :, : len(prompt)], arrays["draft_v"]),
