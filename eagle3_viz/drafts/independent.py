@@ -12,6 +12,7 @@ from eagle3_viz.drafts.draft_folder import CheckpointError
 from eagle3_viz.drafts.fed_tree import FedTree
 from eagle3_viz.drafts.stepped import SteppedDraft
 from eagle3_viz.target import TargetError, TargetModel
+from eagle3_viz.wording import counted
 
 NAMED_DIFFERENCES = 3
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json")
@@ -121,8 +122,8 @@ def refuse_other_tokenizer(target: Any, draft: Any) -> None:
         for token in different[:NAMED_DIFFERENCES]
     )
     raise CheckpointError(
-        f"the draft model has another tokenizer than the target: {len(different):,} tokens differ "
-        f"({named}); an independent draft needs the target's tokenizer"
+        f"the draft model has another tokenizer than the target: they differ in "
+        f"{counted(len(different), 'token')} ({named}); an independent draft needs the target's tokenizer"
     )
 
 
