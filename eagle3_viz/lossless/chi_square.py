@@ -45,32 +45,37 @@ def chi_square(drawn: Iterable[Text], exact: Mapping[Text, float]) -> ChiSquare:
     """Test that `drawn` texts are independent draws with the probabilities `exact`.
 
     exact: texts with their probability; what they lack to 1 belongs to the texts not named. Raises
-    ValueError when there are too few draws for two cells.
+    ValueError as `refuse_few_cells`.
     """
-    cells = pooled(Counter(drawn), exact)
-    if len(cells) < 2:
-        count = sum(cell.seen for cell in cells)
-        raise ValueError(
-            f"{count} draws leave a single cell with {LEAST_EXPECTED:g} expected texts: draw more, "
-            "or choose a prefix after which the next tokens are less open"
-        )
-    total = sum(cell.seen for cell in cells)
+    seen = Counter(drawn)
+    total = seen.total()
+    refuse_few_cells(exact, total)
+    cells = pooled(seen, exact, total)
     statistic = sum((cell.seen - cell.expected) ** 2 / cell.expected for cell in cells)
     distance = sum(abs(cell.seen - cell.expected) for cell in cells) / (2 * total)
     freedom = len(cells) - 1
     return ChiSquare(cells, statistic, freedom, survival(statistic, freedom), distance)
 
 
-def pooled(seen: Counter[Text], exact: Mapping[Text, float]) -> tuple[Cell, ...]:
+def refuse_few_cells(exact: Mapping[Text, float], draws: int) -> None:
+    """Raise ValueError where `draws` texts would fill fewer than two cells."""
+    if len(pooled(Counter(), exact, draws)) < 2:
+        raise ValueError(
+            f"{draws} draws leave fewer than two cells of {LEAST_EXPECTED:g} expected texts: draw "
+            "more, or choose a prefix after which the next tokens are not so certain or so open"
+        )
+
+
+def pooled(seen: Counter[Text], exact: Mapping[Text, float], draws: int) -> tuple[Cell, ...]:
     """Cells by falling probability, rare texts in a last one that is no rarer than allowed."""
-    draws = seen.total()
     by_mass = sorted(exact.items(), key=lambda entry: (-entry[1], entry[0]))
     cells = [
         Cell(text, draws * mass, seen[text])
         for text, mass in by_mass
         if draws * mass >= LEAST_EXPECTED
     ]
-    expected, found = draws - sum(c.expected for c in cells), draws - sum(c.seen for c in cells)
+    expected = draws - sum(cell.expected for cell in cells)
+    found = seen.total() - sum(cell.seen for cell in cells)
     while cells and expected < LEAST_EXPECTED and (found or expected > draws * 1e-6):
         last = cells.pop()
         expected, found = expected + last.expected, found + last.seen

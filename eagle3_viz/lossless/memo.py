@@ -94,6 +94,7 @@ class MemoTarget:
         self._target.cache.set_length(self._length)
         self._past = ()
 
+    @torch.inference_mode()
     def verify(self, tree: DraftTree) -> Step:
         """As `TargetModel.verify`: a forward for a tree that is new here, else its results."""
         tokens, parents = torch.stack([tree.token, tree.parent]).tolist()
@@ -187,7 +188,7 @@ class MemoDraft(SteppedDraft):
 
     def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
         """Take over verified positions; as `Draft.extend`."""
-        digest = _digest(self._read, features, torch.tensor(tokens))
+        digest = _digest("read", self._read, features, torch.tensor(tokens))
         self._read.append(_Told(digest, (features, tokens)))
 
     def rewind(self) -> None:
@@ -202,7 +203,7 @@ class MemoDraft(SteppedDraft):
     def step(self, draft_ids: torch.Tensor, parents: torch.Tensor, level: int) -> torch.Tensor:
         """As `Stepper.step`."""
         before = self._fed or self._read
-        digest = _digest(before, draft_ids, parents, torch.tensor([level]))
+        digest = _digest("fed", before, draft_ids, parents, torch.tensor([level]))
         self._fed.append(_Told(digest, (draft_ids, parents, level)))
         return self._result(digest)
 
@@ -238,9 +239,10 @@ class MemoDraft(SteppedDraft):
         self._heard, self._heard_fed = read, None
 
 
-def _digest(before: Sequence[_Told], *tensors: torch.Tensor) -> bytes:
-    """Of tensors and everything told before."""
+def _digest(kind: str, before: Sequence[_Told], *tensors: torch.Tensor) -> bytes:
+    """Of tensors, their shapes, what they are told as, and everything told before."""
     hashed = hashlib.blake2b(before[-1].digest if before else b"", digest_size=16)
+    hashed.update(repr((kind, [tuple(tensor.shape) for tensor in tensors])).encode())
     for tensor in tensors:
         hashed.update(tensor.contiguous().view(torch.uint8).cpu().numpy().tobytes())
     return hashed.digest()

@@ -23,6 +23,7 @@ from eagle3_viz.lossless.chi_square import (
     chi_square,
     detectable_distance,
     holm,
+    refuse_few_cells,
 )
 from eagle3_viz.lossless.exact import ExactTexts, Prefix
 from eagle3_viz.lossless.sampler import Drawn, Sampler
@@ -53,7 +54,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Tested:
+class Result:
     """A finished test.
 
     origins        tokens by where they came from.
@@ -74,7 +75,7 @@ class Tested:
 class Judged:
     """A test among all of its family. detectable: `chi_square.detectable_distance`."""
 
-    tested: Tested
+    result: Result
     adjusted: float  # Holm's p-value
     detectable: float
 
@@ -86,7 +87,7 @@ class Judged:
     @property
     def as_it_should(self) -> bool:
         """A lossless rule is not rejected, any other one is."""
-        return self.rejected != self.tested.case.lossless
+        return self.rejected != self.result.case.lossless
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Progress:
 
     done: int
     total: int
-    tested: Tested | None = None
+    result: Result | None = None
 
 
 def cases(
@@ -168,6 +169,8 @@ def run_cases(
         sampling: exact.joint(sampling, LENGTH, LEAST_EXPECTED / draws, pair.target.end_of_sequence)
         for sampling in {case.config.sampling: None for case in to_test}
     }
+    for joint in joints.values():
+        refuse_few_cells(joint, draws)
     sampler: Sampler | None = None
     method: Method | None = None
     for place, case in enumerate(to_test):
@@ -181,7 +184,7 @@ def run_cases(
             drawn.append(one)
             if len(drawn) % _REPORT_EVERY == 0 and len(drawn) < draws:
                 yield Progress(place * draws + len(drawn), len(to_test) * draws)
-        tested = Tested(
+        result = Result(
             case,
             draws,
             chi_square((one.text for one in drawn), joints[case.config.sampling]),
@@ -190,18 +193,18 @@ def run_cases(
             sampler.target.forwards - made,
             time.perf_counter() - start,
         )
-        yield Progress((place + 1) * draws, len(to_test) * draws, tested)
+        yield Progress((place + 1) * draws, len(to_test) * draws, result)
 
 
 def _accepted_twice(drawn: Drawn) -> bool:
     return any(set(two) == {Origin.ACCEPTED} for two in pairwise(drawn.origins))
 
 
-def judged(results: Sequence[Tested]) -> list[Judged]:
+def judged(results: Sequence[Result]) -> list[Judged]:
     """The tests as one family: p-values corrected for their number (Holm)."""
-    adjusted = holm([tested.test.p_value for tested in results])
+    adjusted = holm([result.test.p_value for result in results])
     level = FAMILY_LEVEL / max(1, len(results))
     return [
-        Judged(tested, p, detectable_distance(tested.draws, tested.test.freedom, level))
-        for tested, p in zip(results, adjusted, strict=True)
+        Judged(result, p, detectable_distance(result.draws, result.test.freedom, level))
+        for result, p in zip(results, adjusted, strict=True)
     ]
