@@ -122,8 +122,9 @@ def refuse_other_tokenizer(target: Any, draft: Any) -> None:
         for token in different[:NAMED_DIFFERENCES]
     )
     raise CheckpointError(
-        f"the draft model has another tokenizer than the target: they differ in "
-        f"{counted(len(different), 'token')} ({named}); an independent draft needs the target's tokenizer"
+        "the draft model has another tokenizer than the target: they differ in "
+        f"{counted(len(different), 'token')} ({named}); an independent draft needs the target's "
+        "tokenizer"
     )
 
 

@@ -212,7 +212,7 @@ def test_another_tokenizer_is_refused_with_the_tokens_that_differ(tmp_path: Path
     other = chat_tokenizer()
     other.add_tokens(["<|more|>"])
     folder = saved(tmp_path, tokenizer=other, size=VOCABULARY_SIZE + 1)
-    with pytest.raises(CheckpointError, match=r"another tokenizer .* differ in 1 token \(") as caught:
+    with pytest.raises(CheckpointError, match=r"differ in 1 token \(") as caught:
         load_draft(folder, target_of())
     assert f"'<|more|>' is missing in the target's and {VOCABULARY_SIZE} in the draft's" in str(
         caught.value
