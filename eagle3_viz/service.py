@@ -67,8 +67,8 @@ class Status:
 
     @property
     def still(self) -> bool:
-        """True when the trace does not grow now: paused or ended."""
-        return self.ended or self.phase is Phase.PAUSED
+        """True when nothing changes by itself: ended, or paused and not about to stop."""
+        return self.ended or (self.phase is Phase.PAUSED and not self.stopping)
 
 
 @dataclass(eq=False)

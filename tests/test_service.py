@@ -9,7 +9,7 @@ import pytest
 
 from eagle3_viz.backend import PairChoice, Progress, Request
 from eagle3_viz.config import DecodeConfig
-from eagle3_viz.service import Engine, Job, Phase
+from eagle3_viz.service import Engine, Job, Phase, Status
 from eagle3_viz.trace import Baseline, Trace
 from tests.synthetic import make_trace
 
@@ -365,3 +365,10 @@ def test_a_job_without_heartbeat_is_dropped_after_the_fallback(
     assert job.status.phase is Phase.PAUSED
     clock.now = 360.0
     eventually(lambda: job.status.phase is Phase.STOPPED)
+
+
+def test_a_paused_run_that_was_told_to_stop_is_not_still() -> None:
+    """A page that takes it for still would wait for half a minute to say that it stopped."""
+    assert Status(Phase.PAUSED).still and Status(Phase.STOPPED, stopping=True).still
+    assert not Status(Phase.PAUSED, stopping=True).still
+    assert not Status(Phase.RUNNING).still
