@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 DOMAINS = ("chat", "code", "math", "summarization", "instruction", "extraction", "creative")
@@ -66,6 +67,13 @@ def load_presets(folder: Path | None = None) -> dict[str, tuple[Preset, ...]]:
             loaded.append(preset)
         presets[domain] = tuple(loaded)
     return presets
+
+
+def in_turn(count: int) -> list[Preset]:
+    """Up to `count` of the prompts that ship with the project, one of each domain in turn."""
+    domains = load_presets().values()
+    rows = zip_longest(*domains)
+    return [preset for row in rows for preset in row if preset is not None][:count]
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from eagle3_viz.cli.lossless_arguments import add_lossless
 from eagle3_viz.cli.option_types import DTYPES, device, seed, text
 from eagle3_viz.cli.suite_arguments import add_suite
 from eagle3_viz.cli.terminal import one_line
@@ -47,6 +48,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     show = commands.add_parser("show", help="describe a saved trace")
     show.add_argument("trace", type=Path, help="a file that --trace or the browser saved")
     add_suite(commands)
+    add_lossless(commands)
     add_train(commands)
     args = parser.parse_args(argv)
     if args.command == "decode":

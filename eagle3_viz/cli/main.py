@@ -66,6 +66,12 @@ def _fetch(args: argparse.Namespace) -> int:
     return fetch(args.pair)
 
 
+def _lossless(args: argparse.Namespace) -> int:
+    from eagle3_viz.cli.lossless import lossless
+
+    return lossless(args)
+
+
 def _pairs(args: argparse.Namespace) -> int:
     from eagle3_viz.cli.listing import list_pairs
 
@@ -93,6 +99,7 @@ def _train(args: argparse.Namespace) -> int:
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "decode": _decode,
     "fetch": _fetch,
+    "lossless": _lossless,
     "pairs": _pairs,
     "show": _show,
     "suite": _suite,

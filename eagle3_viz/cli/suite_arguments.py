@@ -42,7 +42,7 @@ def add_suite(commands: Any) -> None:
     )
     suite.add_argument("--out", type=Path, metavar="FOLDER", help="where it goes; needed to run")
     _add_what(suite)
-    _add_models(suite)
+    add_models(suite).add_argument("--dtype", choices=DTYPES, help="default: what suits the device")
     _add_settings(suite)
 
 
@@ -72,7 +72,8 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_models(parser: argparse.ArgumentParser) -> None:
+def add_models(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the options that name a pair; returns their group, which still lacks --dtype."""
     models = parser.add_argument_group(f"models (default: {KNOWN_PAIRS[0].name})")
     models.add_argument("--pair", metavar="NAME", help="a name that `pairs` lists")
     models.add_argument("--target", metavar="FOLDER_OR_ID", help="a target of your own")
@@ -83,11 +84,11 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a draft of your own; repeatable, one a method",
     )
-    models.add_argument("--dtype", choices=DTYPES, help="default: what suits the device")
     models.add_argument("--device", type=device, metavar="cpu|cuda[:N]", help="default: a GPU")
     models.add_argument(
         "--trust-remote-code", action="store_true", help="run code that comes with the target"
     )
+    return models
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,147 @@
+"""What can be typed after `lossless`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from eagle3_viz.cli.option_types import DTYPES, rate, seed, text, whole_number
+from eagle3_viz.cli.suite_arguments import MAX_TOKENS, add_models, tree
+from eagle3_viz.config import METHODS, TreeShape
+from eagle3_viz.fixed_tree import DEFAULT_FIXED, FIXED_TREES
+
+SAMPLING_TREE = TreeShape(5, 1, 3)
+GREEDY_TREES = (TreeShape(4, 2, 2), TreeShape(8, 3, 4), TreeShape(16, 5, 4))
+SAMPLING_PROMPT = "Name a colour and say why you like it."
+MAX_DRAWS, MAX_PROMPTS = 1_000_000, 1000
+
+_LOSSLESS = (
+    "Check that speculation leaves the target's output alone: texts drawn at random against the "
+    "target's own distribution, or greedy texts against autoregression. The exit status is 1 when "
+    "something that should be lossless is not."
+)
+_SAMPLING = (
+    "Draw the next three tokens after a fixed prefix many times, with every method, rule and seed, "
+    "and compare them with the target's exact joint distribution by a chi-square test. Wrong rules "
+    "go through the same test, and must be rejected by it."
+)
+_GREEDY = (
+    "Decode prompts greedily with every method and tree and compare the texts with autoregression, "
+    "token for token. A difference is numerical only where the target's margin is inside the noise "
+    "between the two shapes of its forward."
+)
+
+
+def add_lossless(commands: Any) -> None:
+    """Add `lossless` and its two checks to the sub-parsers of the program."""
+    lossless = commands.add_parser(
+        "lossless", help="check that the output is the target's own", description=_LOSSLESS
+    )
+    checks = lossless.add_subparsers(dest="check", required=True, metavar="sampling|greedy")
+    sampling = checks.add_parser(
+        "sampling", help="drawn texts against exact probabilities", description=_SAMPLING
+    )
+    _add_sampling(sampling)
+    greedy = checks.add_parser(
+        "greedy", help="greedy texts against autoregression", description=_GREEDY
+    )
+    _add_greedy(greedy)
+    for parser in (sampling, greedy):
+        parser.add_argument(
+            "--methods", nargs="+", choices=METHODS, help="default: all that the pair has"
+        )
+        parser.add_argument(
+            "--fixed-tree",
+            choices=FIXED_TREES,
+            default=DEFAULT_FIXED.name,
+            help=f"of eagle1; default: {DEFAULT_FIXED.name}",
+        )
+        parser.add_argument("--csv", type=Path, metavar="FILE", help="every test as a row")
+
+
+def _add_sampling(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--prompt",
+        type=text,
+        default=SAMPLING_PROMPT,
+        help="the prefix is a part of the greedy answer to it after which the next tokens are open",
+    )
+    parser.add_argument(
+        "--rules",
+        nargs="+",
+        choices=("topk", "sample"),
+        default=["topk", "sample"],
+        help="default: topk sample",
+    )
+    parser.add_argument(
+        "--without-wrong", action="store_true", help="leave out the rules that must be rejected"
+    )
+    parser.add_argument(
+        "--draws",
+        type=whole_number(50, MAX_DRAWS),
+        default=500,
+        metavar="N",
+        help="texts of a test; default: 500",
+    )
+    parser.add_argument(
+        "--seeds", nargs="+", type=seed, default=list(range(5)), help="default: 0 1 2 3 4"
+    )
+    parser.add_argument("--temperature", nargs="+", type=rate, default=[1.0], help="default: 1")
+    parser.add_argument("--target-top-k", type=int, default=0, help="default: 0, off")
+    parser.add_argument("--top-p", type=float, default=0.9, help="default: 0.9")
+    parser.add_argument(
+        "--tree",
+        type=tree,
+        default=SAMPLING_TREE,
+        metavar="TOTAL,DEPTH,TOP_K",
+        help=f"default: {_sizes(SAMPLING_TREE)}",
+    )
+    add_models(parser).add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default="float32",
+        help="default: float32; in shorter formats p itself depends on the shape of the forward",
+    )
+
+
+def _add_greedy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--prompts",
+        type=whole_number(1, MAX_PROMPTS),
+        default=4,
+        metavar="N",
+        help="sample prompts, one of each domain in turn; default: 4",
+    )
+    parser.add_argument(
+        "--max-new-tokens",
+        type=whole_number(2, MAX_TOKENS),
+        default=64,
+        metavar="N",
+        help="of a text; default: 64",
+    )
+    parser.add_argument(
+        "--tree",
+        nargs="+",
+        type=tree,
+        default=list(GREEDY_TREES),
+        metavar="TOTAL,DEPTH,TOP_K",
+        help=f"default: {' '.join(map(_sizes, GREEDY_TREES))}",
+    )
+    parser.add_argument(
+        "--padded",
+        action="store_true",
+        help="also run autoregression in the shape of the verification, and report which "
+        "differences vanish",
+    )
+    add_models(parser).add_argument(
+        "--dtype",
+        nargs="+",
+        choices=DTYPES,
+        default=["float32"],
+        help="default: float32; bfloat16 beside it shows near ties fall both ways",
+    )
+
+
+def _sizes(shape: TreeShape) -> str:
+    return f"{shape.total},{shape.depth},{shape.top_k}"
