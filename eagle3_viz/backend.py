@@ -20,6 +20,24 @@ class Request:
     system: str | None = None
 
 
+@dataclass(frozen=True)
+class TaskStep:
+    """Where a task is. result: what there is of it so far; later steps never change it."""
+
+    done: int
+    total: int
+    result: Any
+    stage: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Work on a loaded pair that is no run. `steps(pair)` does it, in the worker thread."""
+
+    steps: Callable[[Any], Generator[TaskStep, None, None]]
+    pair: str | None = None
+
+
 Progress = Callable[[str, int, int], None]
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from eagle3_viz.backend import Backend, LocalBackend, PairChoice, Request
+from eagle3_viz.backend import Backend, LocalBackend, PairChoice, Request, Task
 from eagle3_viz.trace import Baseline, Trace
 
 log = logging.getLogger(__name__)
@@ -48,8 +48,9 @@ class Status:
     """A snapshot of a job.
 
     position counts the jobs ahead plus one while queued. done and total count the units of the
-    loading stage named by message; message is the error sentence once failed. stopping and
-    pausing are true from the request until the worker reaches its next cycle boundary.
+    loading stage, or of the task's stage, named by message; message is the error sentence once
+    failed. stopping and pausing are true from the request until the worker reaches its next cycle
+    boundary.
     """
 
     phase: Phase
@@ -73,11 +74,15 @@ class Status:
 
 @dataclass(eq=False)
 class Job:
-    """One run in the queue. Pages read it; only the engine writes it."""
+    """One run or task in the queue. Pages read it; only the engine writes it.
 
-    request: Request
+    A run has a trace, a task a result, once there is anything of it.
+    """
+
+    request: Request | Task
     session: str
     trace: Trace | None = None
+    result: Any = None
     status: Status = field(default=Status(Phase.QUEUED))
     _stop: bool = False
     _hold: bool = False  # pause at the next boundary
@@ -131,8 +136,8 @@ class Engine:
         with self._changed:
             return self._current is not None and self._current.status.phase is Phase.PAUSED
 
-    def submit(self, session: str, request: Request, *, step: bool = False) -> Job:
-        """Queue a run; with `step` it pauses after its first cycle."""
+    def submit(self, session: str, request: Request | Task, *, step: bool = False) -> Job:
+        """Queue a run or a task; with `step` it pauses after its first cycle or step."""
         job = Job(request, session, _hold=step, _steps=int(step), _seen=self._clock())
         with self._changed:
             if self._closed:
@@ -235,10 +240,24 @@ class Engine:
 
     def _serve(self, job: Job) -> Status:
         pair = self._load(job)
-        baseline = self._measure(job, pair)
+        if isinstance(job.request, Task):
+            return self._work_off(job, job.request, pair)
+        baseline = self._measure(job, pair, job.request)
         self._enter(job, Phase.RUNNING)
         steps = self._backend.run(pair, job.request, baseline)
         for job.trace in steps:
+            if not self._may_go_on(job):
+                steps.close()
+                return Status(Phase.STOPPED)
+        return Status(Phase.FINISHED)
+
+    def _work_off(self, job: Job, task: Task, pair: Any) -> Status:
+        self._enter(job, Phase.RUNNING)
+        steps = task.steps(pair)
+        for step in steps:
+            job.result = step.result
+            with self._changed:
+                self._update(job, message=step.stage, done=step.done, total=step.total)
             if not self._may_go_on(job):
                 steps.close()
                 return Status(Phase.STOPPED)
@@ -264,9 +283,8 @@ class Engine:
         gc.freeze()
         return pair
 
-    def _measure(self, job: Job, pair: Any) -> Baseline | None:
-        """The cached or fresh baseline on the job's prompt."""
-        request = job.request
+    def _measure(self, job: Job, pair: Any, request: Request) -> Baseline | None:
+        """The cached or fresh baseline on the request's prompt."""
         text = f"{request.system!r}\n{request.prompt!r}".encode("utf-8", "surrogatepass")
         key = (str(request.pair), hashlib.sha256(text).hexdigest())
         if key not in self._baselines:
