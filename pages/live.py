@@ -8,19 +8,12 @@ from eagle3_viz import service
 from eagle3_viz.backend import PairChoice
 from eagle3_viz.service import Engine
 from eagle3_viz.ui import live_controls, live_details, live_run, live_state
+from eagle3_viz.ui.connection import connected
 
 
 @st.cache_resource(show_spinner="Starting the engine…")
 def pairs(_engine: Engine) -> tuple[PairChoice, ...]:
     return _engine.pairs()
-
-
-@st.cache_resource(
-    scope="session", on_release=lambda held: held[0].release(held[1]), show_spinner=False
-)
-def connected(_engine: Engine, session: str) -> tuple[Engine, str]:
-    """Held for as long as the browser tab is connected."""
-    return _engine, session
 
 
 engine = service.shared_engine()

@@ -11,7 +11,7 @@ from eagle3_viz.lossless.exact import Prefix
 from eagle3_viz.pairs import LoadedDraft, LoadedPair
 from eagle3_viz.target import TargetModel
 from eagle3_viz.trace import ModelSource
-from tests.chat_tokenizer import VOCABULARY_SIZE, chat_target
+from tests.test_run import tokenizer
 from tests.tiny_models import random_ids, tiny_draft, tiny_target
 
 SOURCE = ModelSource("tiny", "folder", "", "", 1)
@@ -45,7 +45,7 @@ def small_pair() -> LoadedPair:
 
 @cache
 def chat_pair() -> LoadedPair:
-    """Letters and a chat template, for texts that begin with a prompt."""
-    target = chat_target()
-    lookup = PromptLookupDraft(VOCABULARY_SIZE, target.device)
-    return pair_of(target, tiny_draft(target, draft_vocab_size=40), lookup)
+    """Bytes and a chat template, for texts that begin with a prompt."""
+    target = tiny_target(vocab_size=264, seed=3, tokenizer=tokenizer())
+    lookup = PromptLookupDraft(target.vocab_size, target.device)
+    return pair_of(target, tiny_draft(target, draft_vocab_size=200), lookup)
