@@ -27,8 +27,8 @@ def p_values_figure(table: pd.DataFrame, level: float, *, mode: Mode = "light") 
     names = table.method + " " + table.rule
     marks = []
     for lossless, title, colour, symbol in (
-        (True, "keeps p, it is said", colours.accepted, "circle"),
-        (False, "must be rejected", colours.rejected, "x"),
+        (True, "has to keep p", colours.accepted, "circle"),
+        (False, "has to be rejected", colours.rejected, "x"),
     ):
         rows = table[table.lossless == lossless]
         if rows.empty:
@@ -103,6 +103,7 @@ def cells_figure(
         [bars, diamonds], title="Texts of three tokens", x="", y="draws", colours=colours
     )
     figure.update_xaxes(tickvals=places, ticktext=shown, automargin=True)
+    figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"})
     return figure
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -27,9 +28,7 @@ def sampling(found: SamplingFound) -> None:
     if not found.results:
         return
     family = judged(found.results)
-    st.text(f"The drawn tokens follow: …{found.prefix}")
-    for sentence in sampling_words(family):
-        st.text(sentence)
+    _sentences([f"The drawn tokens follow: …{found.prefix}", *sampling_words(family)])
     table = sampling_table(family)
     chart(p_values_figure(table, FAMILY_LEVEL, mode=theme()), "lossless_sampling_p")
     place = st.selectbox(
@@ -52,6 +51,12 @@ def sampling(found: SamplingFound) -> None:
     st.dataframe(table, hide_index=True, width="stretch", key="lossless_sampling_table")
 
 
+def _sentences(sentences: Iterable[str]) -> None:
+    with st.container(gap=None):
+        for sentence in sentences:
+            st.text(sentence)
+
+
 def _test_title(table: pd.DataFrame, index: int) -> str:
     if index >= len(table):  # a longer list was shown before
         return ""
@@ -63,8 +68,7 @@ def greedy(runs: tuple[GreedyRun, ...]) -> None:
     """The comparisons made so far, and the margins of all their tokens by number format."""
     from eagle3_viz.lossless.report import greedy_table, greedy_words
 
-    for sentence in greedy_words(runs):
-        st.text(sentence)
+    _sentences(greedy_words(runs))
     formats = dict.fromkeys(run.dtype for run in runs)
     for column, name in zip(st.columns(len(formats)), formats, strict=True):
         margins = [run.plain.margins for run in runs if run.dtype == name]
@@ -86,8 +90,7 @@ def contrast(runs: tuple[ShortRun, ...]) -> None:
     """The texts side by side."""
     from eagle3_viz.lossless.contrast import contrast_words
 
-    for sentence in contrast_words(runs):
-        st.text(sentence)
+    _sentences(contrast_words(runs))
     for column, one in zip(st.columns(len(runs)), runs, strict=True):
         with column, st.container(border=True):
             tau = "" if one.tau is None else f", tau {one.tau:.2f}"
