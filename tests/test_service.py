@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from eagle3_viz.backend import PairChoice, Progress, Request, Task, TaskStep
+from eagle3_viz.backend import PairChoice, Progress, Request
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.service import Engine, Job, Phase, Status
 from eagle3_viz.trace import Baseline, Trace
@@ -372,56 +372,3 @@ def test_a_paused_run_that_was_told_to_stop_is_not_still() -> None:
     assert Status(Phase.PAUSED).still and Status(Phase.STOPPED, stopping=True).still
     assert not Status(Phase.PAUSED, stopping=True).still
     assert not Status(Phase.RUNNING).still
-
-
-def task(taken: list[str], gate: threading.Semaphore | None = None, fails: bool = False) -> Task:
-    def steps(pair: str) -> Generator[TaskStep, None, None]:
-        taken.append(pair)
-        try:
-            for done in range(1, 4):
-                if gate is not None:
-                    assert gate.acquire(timeout=WAIT)
-                if fails:
-                    raise ValueError("the task failed\nwith details")
-                yield TaskStep(done, 3, ("x",) * done, "Drawing")
-        except GeneratorExit:
-            taken.append("closed")
-            raise
-
-    return Task(steps, "x")
-
-
-def test_a_task_waits_its_turn_and_works_on_the_pair_of_the_runs(
-    engine: Engine, backend: FakeBackend
-) -> None:
-    taken: list[str] = []
-    run = engine.submit("s", request("a", pair="x"))
-    job = engine.submit("t", task(taken))
-    eventually(lambda: job.status.ended)
-    assert run.status.phase is job.status.phase is Phase.FINISHED
-    assert taken == ["pair x"] and backend.loads == ["x"]
-    assert job.result == ("x",) * 3 and job.trace is None
-    assert backend.measured == ["a"], "a task has no baseline"
-
-
-def test_a_task_tells_where_it_is_and_stops_between_two_steps(engine: Engine) -> None:
-    taken: list[str] = []
-    gate = threading.Semaphore(2)
-    job = engine.submit("s", task(taken, gate))
-    eventually(lambda: job.status.done == 2)
-    assert (job.status.phase, job.status.total) == (Phase.RUNNING, 3)
-    assert job.status.message == "Drawing"
-    engine.stop(job)
-    gate.release()
-    eventually(lambda: job.status.ended)
-    assert job.status.phase is Phase.STOPPED
-    assert taken[-1] == "closed"
-    assert len(job.result) >= 2, "what was finished stays"
-
-
-def test_a_task_that_fails_says_why_and_lets_the_next_one_run(engine: Engine) -> None:
-    broken = engine.submit("s", task([], fails=True))
-    after = engine.submit("s", task([]))
-    eventually(lambda: after.status.ended)
-    assert (broken.status.phase, broken.status.message) == (Phase.FAILED, "the task failed")
-    assert after.status.phase is Phase.FINISHED

@@ -25,7 +25,11 @@ from eagle3_viz.suite.plan import settings_of
 pytestmark = pytest.mark.slow
 
 REPETITIVE = "List ten animals. Write each as 'The animal is a ...'."
-DRAWS = 150
+DRAWS = {
+    "topk": 400,
+    "typical": 200,
+    "sample": 150,
+}  # drawn trees differ: every text costs a forward
 
 
 @cache
@@ -36,7 +40,7 @@ def pair() -> LoadedPair:
 def outcome(case: Case, prompt: str = SAMPLING_PROMPT):
     loaded = pair()
     prefix = open_prefix(loaded.target, encode_chat(loaded.tokenizer, prompt))
-    *_, last = run_cases(loaded, prefix, [case], DRAWS)
+    *_, last = run_cases(loaded, prefix, [case], DRAWS[str(case.config.rule)])
     assert last.result is not None
     (one,) = judged([last.result])
     return one
