@@ -183,7 +183,7 @@ def residual_chain(
     """Recursive rejection (MATH.md 1.3) on the assumption that every child is refused.
 
     Returns for each child p_i(c_i) and its chance min(1, p_i(c_i) / q_i(c_i)), both [k], and what
-    is left of p [V], not normalized, after the last refusal.
+    is left of p [V], normalized, after the last refusal.
     """
     tested, chances, left, q = [], [], p, q.clone()
     for child in drawn.split(1):

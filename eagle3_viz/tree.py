@@ -160,3 +160,26 @@ def make_tree(
         visible[rows, up] = True
         up = ancestor[up]
     return DraftTree(token, parent, depth, visible, pool_index, pool, expanded, q_logprobs, levels)
+
+
+def whole_pool(
+    root: int,
+    pool: CandidatePool,
+    *,
+    expanded: torch.Tensor,
+    q_logprobs: tuple[torch.Tensor, ...],
+    levels: int,
+) -> DraftTree:
+    """A DraftTree of every candidate, node i + 1 being candidate i; arguments as its fields."""
+    index = torch.arange(-1, len(pool.token), device=pool.token.device)
+    first = index[:1]
+    return make_tree(
+        token=torch.cat([first.new_full((1,), root), pool.token]),
+        parent=torch.cat([first, pool.parent + 1]),
+        depth=torch.cat([first + 1, pool.depth]),
+        pool_index=index,
+        pool=pool,
+        expanded=expanded,
+        q_logprobs=q_logprobs,
+        levels=levels,
+    )

@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 
 from eagle3_viz.fixed_tree import FixedTree
-from eagle3_viz.tree import DraftTree, Level, Mark, Stepper, make_pool, make_tree, top_stable
+from eagle3_viz.tree import DraftTree, Level, Mark, Stepper, make_pool, top_stable, whole_pool
 
 
 def build_fixed(root: int, stepper: Stepper, fixed: FixedTree, mark: Mark) -> DraftTree:
@@ -31,14 +31,9 @@ def build_fixed(root: int, stepper: Stepper, fixed: FixedTree, mark: Mark) -> Dr
         logprob, ids = logprob[step.rows, step.ranks], ids[step.rows, step.ranks]
         score = score[step.rows] + logprob
         levels.append(Level(level + 1, ids, logprob, score, step.parents, step.ranks))
-    pool = make_pool(levels, stepper.target_ids)
-    index = torch.arange(-1, len(fixed.paths), device=pool.token.device)
-    tree = make_tree(
-        token=torch.cat([index.new_full((1,), root), pool.token]),
-        parent=torch.cat([index[:1], pool.parent + 1]),
-        depth=torch.cat([index[:1] + 1, pool.depth]),
-        pool_index=index,
-        pool=pool,
+    tree = whole_pool(
+        root,
+        make_pool(levels, stepper.target_ids),
         expanded=torch.cat([step.expanded for step in plan]),
         q_logprobs=tuple(q),
         levels=fixed.levels,

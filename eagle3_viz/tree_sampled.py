@@ -13,7 +13,7 @@ import torch
 from eagle3_viz.config import Sampling, TreeShape
 from eagle3_viz.fixed_tree import FixedTree
 from eagle3_viz.sampling import Draws, warp
-from eagle3_viz.tree import DraftTree, Level, Mark, Stepper, make_pool, make_tree
+from eagle3_viz.tree import DraftTree, Level, Mark, Stepper, make_pool, whole_pool
 
 
 def build_sampled(
@@ -113,14 +113,10 @@ class _Drawing:
     def tree(self, root: int, levels: int) -> DraftTree:
         """Everything drawn, below `root`."""
         pool = make_pool(self.nodes, self._stepper.target_ids)
-        index = torch.arange(-1, len(self.nodes), device=pool.token.device)
-        tree = make_tree(
-            token=torch.cat([index.new_full((1,), root), pool.token]),
-            parent=torch.cat([index[:1], pool.parent + 1]),
-            depth=torch.cat([index[:1] + 1, pool.depth]),
-            pool_index=index,
-            pool=pool,
-            expanded=torch.tensor(self._expanded, device=index.device),
+        tree = whole_pool(
+            root,
+            pool,
+            expanded=torch.tensor(self._expanded, device=pool.token.device),
             q_logprobs=tuple(self._q),
             levels=levels,
         )

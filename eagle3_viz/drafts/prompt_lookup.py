@@ -7,7 +7,7 @@ import torch
 from eagle3_viz.config import Method, Sampling, TreeShape
 from eagle3_viz.fixed_tree import FixedTree
 from eagle3_viz.sampling import Draws
-from eagle3_viz.tree import DraftTree, Level, Mark, make_pool, make_tree, root_only
+from eagle3_viz.tree import CandidatePool, DraftTree, Mark, root_only, whole_pool
 
 LONGEST, SHORTEST = 3, 1
 """Lengths of the n-grams that are looked up, longest first."""
@@ -66,25 +66,17 @@ class PromptLookupDraft:
         return []
 
     def _chain(self, root: int, guess: list[int], levels: int) -> DraftTree:
-        device = self.target_ids.device
-        index = torch.arange(-1, len(guess), device=device)
-        one = torch.zeros(1, device=device)  # log q of a point mass
-        rows = [
-            Level(
-                i + 1, torch.tensor([token], device=device), one, one, index[i : i + 1], index[1:2]
-            )
-            for i, token in enumerate(guess)
-        ]
-        pool = make_pool(rows, self.target_ids)
-        q = torch.full((len(guess), self.vocabulary_size), float("-inf"), device=device)
-        q[index[1:], pool.token] = 0.0
-        return make_tree(
-            token=torch.cat([index.new_full((1,), root), pool.token]),
-            parent=index,
+        """Every copied token is certain: log q is 0, and nothing ranks before it."""
+        token = torch.tensor(guess, device=self.target_ids.device)
+        index, zeros = torch.arange(len(guess), device=token.device), torch.zeros_like(token)
+        pool = CandidatePool(
+            token=token,
+            parent=index - 1,
             depth=index + 1,
-            pool_index=index,
-            pool=pool,
-            expanded=index[:-1],
-            q_logprobs=(q,),
-            levels=levels,
+            rank=zeros,
+            logprob=zeros.float(),
+            score=zeros.float(),
         )
+        q = torch.full((len(guess), self.vocabulary_size), float("-inf"), device=token.device)
+        q[index, token] = 0.0
+        return whole_pool(root, pool, expanded=index - 1, q_logprobs=(q,), levels=levels)
