@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 
+from eagle3_viz.prompt_records import ALL
 from eagle3_viz.target import TargetModel
-from eagle3_viz.training.conversations import ALL, Conversation
+from eagle3_viz.training.conversations import Conversation
 from eagle3_viz.training.features import FeatureStore, extract
 from eagle3_viz.training.log import read_evaluations
 from eagle3_viz.training.objective import Objective

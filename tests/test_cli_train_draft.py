@@ -18,8 +18,9 @@ from transformers import AutoModelForCausalLM
 from eagle3_viz.cli import arguments, train_draft
 from eagle3_viz.cli.main import main
 from eagle3_viz.drafts.checkpoints import read_eagle3
-from eagle3_viz.training.conversations import ALL, Conversation, to_line
-from eagle3_viz.training.files import alone_in
+from eagle3_viz.files import alone_in
+from eagle3_viz.prompt_records import ALL
+from eagle3_viz.training.conversations import Conversation, to_line
 from eagle3_viz.training.log import read_evaluations, read_log
 from tests.chat_tokenizer import VOCABULARY_SIZE, save_chat_target
 from tests.tiny_models import random_ids

@@ -7,14 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eagle3_viz.text_lines import MAX_LINE_BYTES
-from eagle3_viz.training.conversations import (
-    Conversation,
-    DataError,
-    fingerprint,
-    read_conversations,
-    to_line,
-)
+from eagle3_viz.text_lines import MAX_LINE_BYTES, DataError
+from eagle3_viz.training.conversations import Conversation, fingerprint, read_conversations, to_line
 
 GOOD = Conversation((1, 2, 3, 4), 2, "code", 0.7, "len")
 OTHER = Conversation((4, 3, 2), 1, "math", 0.0, "eos")

@@ -16,8 +16,9 @@ import pytest
 from eagle3_viz.chat import encode_chat
 from eagle3_viz.presets import load_presets
 from eagle3_viz.target import TargetModel
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training import data as data_module
-from eagle3_viz.training.conversations import Conversation, DataError, read_conversations
+from eagle3_viz.training.conversations import Conversation, read_conversations
 from eagle3_viz.training.data import Outcome, Progress, make_data
 from eagle3_viz.training.filters import is_held_out
 from eagle3_viz.training.openers import OPENERS

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.batches import Batch, pack
-from eagle3_viz.training.conversations import DataError
 from eagle3_viz.training.eagle1_objective import Eagle1Objective, feature_noise, fresh_eagle1
 from eagle3_viz.training.vocabulary import DraftVocabulary
 from tests.target_text import train

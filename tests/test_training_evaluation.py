@@ -8,9 +8,9 @@ import pytest
 import torch
 from accelerate import Accelerator
 
+from eagle3_viz.prompt_records import ALL
 from eagle3_viz.training import evaluation
 from eagle3_viz.training.batches import pack
-from eagle3_viz.training.conversations import ALL
 from eagle3_viz.training.evaluation import accuracy_by_domain
 from tests.tiny_training import STEPS, tiny_features, tiny_objective
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training import features
-from eagle3_viz.training.conversations import Conversation, DataError
+from eagle3_viz.training.conversations import Conversation
 from eagle3_viz.training.features import (
     Example,
     FeatureStore,

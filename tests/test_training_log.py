@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import torch
 
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training import log as training_log
-from eagle3_viz.training.conversations import DataError
 from eagle3_viz.training.log import (
     EvaluationRow,
     LogRow,

@@ -9,8 +9,9 @@ import torch
 from accelerate import Accelerator
 
 from eagle3_viz.config import Sampling
+from eagle3_viz.prompt_records import ALL
 from eagle3_viz.target import TargetModel
-from eagle3_viz.training.conversations import ALL, Conversation
+from eagle3_viz.training.conversations import Conversation
 from eagle3_viz.training.eagle3_objective import Eagle3Objective, fresh_eagle3
 from eagle3_viz.training.evaluation import accuracy_by_domain
 from eagle3_viz.training.features import FeatureStore, extract

@@ -14,7 +14,7 @@ from eagle3_viz.config import TreeShape
 from eagle3_viz.drafts.architecture import Eagle3Weights
 from eagle3_viz.drafts.eagle1_checkpoint import read_eagle1
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
-from eagle3_viz.training.conversations import DataError
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.draft_provenance import Provenance
 from eagle3_viz.training.eagle3_objective import FC, HEAD, Eagle3Objective
 from eagle3_viz.training.eagle3_product import with_vocabulary

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eagle3_viz.presets import load_presets
-from eagle3_viz.training.conversations import DataError
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.prompts import Prompt, read_prompts
 
 ROOT = Path(__file__).resolve().parent.parent

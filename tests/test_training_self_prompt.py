@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eagle3_viz.chat import encode_chat
-from eagle3_viz.training.conversations import DataError
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.generate import Completion
 from eagle3_viz.training.openers import OPENERS
 from eagle3_viz.training.self_prompt import SYSTEMS, SelfPrompter, open_turns

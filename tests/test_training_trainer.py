@@ -15,8 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from eagle3_viz.prompt_records import ALL
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.checkpoint import FILE, Progress, load_checkpoint, save_checkpoint
-from eagle3_viz.training.conversations import ALL, Conversation, DataError
+from eagle3_viz.training.conversations import Conversation
 from eagle3_viz.training.features import FeatureStore, extract
 from eagle3_viz.training.log import EvaluationRow, LogRow, read_evaluations, read_log
 from eagle3_viz.training.trainer import Trainer

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 import torch
 
-from eagle3_viz.training.conversations import Conversation, DataError
+from eagle3_viz.text_lines import DataError
+from eagle3_viz.training.conversations import Conversation
 from eagle3_viz.training.vocabulary import DraftVocabulary, choose_vocabulary, coverage_by_domain
 from tests.tiny_models import random_ids
 

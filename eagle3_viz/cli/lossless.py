@@ -18,6 +18,7 @@ from eagle3_viz.cli.suite_tables import aligned_columns
 from eagle3_viz.cli.terminal import one_line
 from eagle3_viz.cli.train_data import reporting_pace
 from eagle3_viz.config import METHODS, DecodeConfig, Method, Sampling
+from eagle3_viz.files import write_atomically
 from eagle3_viz.fixed_tree import FIXED_TREES
 from eagle3_viz.lossless import report
 from eagle3_viz.lossless.exact import Prefix, open_prefix
@@ -34,7 +35,6 @@ from eagle3_viz.pairs import LoadedPair, PairError
 from eagle3_viz.presets import in_turn
 from eagle3_viz.suite.plan import settings_of
 from eagle3_viz.training.data import Progress
-from eagle3_viz.training.files import write_atomically
 
 REJECTED, INTERRUPTED = 1, 130
 _ERRORS = (PairError, ValueError, ArithmeticError, RuntimeError, OSError)

@@ -17,7 +17,7 @@ from eagle3_viz.cli.failure import Failure, as_failure
 from eagle3_viz.cli.target_options import load_target, target_version
 from eagle3_viz.cli.terminal import aligned, one_line
 from eagle3_viz.embedded import PairError
-from eagle3_viz.training.conversations import DataError
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.data import HELD_OUT, TRAIN, Outcome, Progress, make_data
 from eagle3_viz.training.prompts import read_prompts
 from eagle3_viz.wording import counted

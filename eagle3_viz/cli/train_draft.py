@@ -6,8 +6,8 @@ import argparse
 from contextlib import nullcontext
 
 from eagle3_viz.cli.failure import Failure, as_failure
-from eagle3_viz.training.conversations import DataError
-from eagle3_viz.training.files import alone_in
+from eagle3_viz.files import alone_in
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.processes import ChildFailed, cores, is_first, several
 
 

@@ -24,9 +24,10 @@ from eagle3_viz.cli.terminal import aligned, one_line
 from eagle3_viz.cli.watch import Watch
 from eagle3_viz.embedded import PairError
 from eagle3_viz.pairs import LoadedPair
+from eagle3_viz.prompt_records import ALL
 from eagle3_viz.trace import ModelSource
 from eagle3_viz.training.checkpoint import Progress
-from eagle3_viz.training.conversations import ALL, fingerprint
+from eagle3_viz.training.conversations import fingerprint
 from eagle3_viz.training.draft_provenance import Provenance, passes_of, steps_of
 from eagle3_viz.training.features import FeatureStore
 from eagle3_viz.training.log import EvaluationRow, LogRow, read_evaluations, read_log

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eagle3_viz.cli.terminal import one_line
-from eagle3_viz.training.conversations import ALL
+from eagle3_viz.prompt_records import ALL
 from eagle3_viz.training.log import EvaluationRow, LogRow
 
 REFRESHES = 2  # a second

@@ -13,7 +13,7 @@ from plotly.colors import find_intermediate_color, hex_to_rgb
 from eagle3_viz.figures.colours import Mode, Palette, palette
 from eagle3_viz.figures.frame import framed
 from eagle3_viz.figures.text import literal
-from eagle3_viz.training.conversations import ALL
+from eagle3_viz.prompt_records import ALL
 from eagle3_viz.training.log import EvaluationRow, LogRow
 
 HEIGHT = 560  # px

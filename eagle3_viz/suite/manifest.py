@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from eagle3_viz.files import write_atomically
 from eagle3_viz.prompt_records import ALL
 from eagle3_viz.prompt_sets import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_TURNS
 from eagle3_viz.suite.plan import TRACES, Plan
 from eagle3_viz.text_lines import DataError
-from eagle3_viz.training.files import write_atomically
 
 MANIFEST = "suite.json"
 FORMAT_NAME, FORMAT_VERSION = "eagle3_viz suite", 1

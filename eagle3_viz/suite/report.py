@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from eagle3_viz.files import write_atomically
 from eagle3_viz.metrics import PHASES
 from eagle3_viz.prompt_records import ALL
 from eagle3_viz.suite.compare import Comparison
 from eagle3_viz.suite.results import Results
-from eagle3_viz.training.files import write_atomically
 from eagle3_viz.wording import counted
 
 TABLE, RUNS = "table", "runs"

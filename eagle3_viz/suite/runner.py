@@ -13,6 +13,7 @@ from pathlib import Path
 
 from eagle3_viz.chat import Exchange
 from eagle3_viz.config import DecodeConfig
+from eagle3_viz.files import alone_in
 from eagle3_viz.pairs import LoadedPair
 from eagle3_viz.prompt_sets import Prompt
 from eagle3_viz.provenance import machine
@@ -22,7 +23,6 @@ from eagle3_viz.suite.plan import Plan, trace_path
 from eagle3_viz.text_lines import DataError
 from eagle3_viz.trace import Header, Trace
 from eagle3_viz.trace_file import TraceFileError, load, save
-from eagle3_viz.training.files import alone_in
 
 WARM_UP_TOKENS = 8  # decoded by each setting before the first run: none pays for a cold start
 

@@ -11,8 +11,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from eagle3_viz.training.conversations import DataError
-from eagle3_viz.training.files import flush, tensors_written
+from eagle3_viz.files import flush, tensors_written
+from eagle3_viz.text_lines import DataError
 
 FILE = "checkpoint.safetensors"
 

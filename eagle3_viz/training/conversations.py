@@ -13,15 +13,6 @@ from typing import Any
 from eagle3_viz.prompt_records import ALL
 from eagle3_viz.text_lines import DataError, lines_of
 
-__all__ = [
-    "ALL",
-    "Conversation",
-    "DataError",
-    "fingerprint",
-    "read_conversations",
-    "to_line",
-]
-
 
 @dataclass(frozen=True)
 class Conversation:

@@ -20,10 +20,11 @@ from pathlib import Path
 
 from eagle3_viz.chat import encode_chat
 from eagle3_viz.config import Sampling
+from eagle3_viz.files import write_atomically
 from eagle3_viz.presets import load_presets
 from eagle3_viz.target import TargetModel
-from eagle3_viz.training.conversations import Conversation, DataError, to_line
-from eagle3_viz.training.files import write_atomically
+from eagle3_viz.text_lines import DataError
+from eagle3_viz.training.conversations import Conversation, to_line
 from eagle3_viz.training.filters import NearDuplicates, is_held_out
 from eagle3_viz.training.generate import Completion, Request, common_length, generate
 from eagle3_viz.training.journal import Journal, claim

@@ -10,8 +10,8 @@ import torch
 from torch.nn.functional import smooth_l1_loss
 
 from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.batches import Batch, Source
-from eagle3_viz.training.conversations import DataError
 from eagle3_viz.training.eagle1_unroll import unroll_eagle1
 from eagle3_viz.training.losses import TargetDistribution, soft_cross_entropy
 from eagle3_viz.training.objective import Outcome

@@ -10,8 +10,8 @@ import torch
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 from eagle3_viz.drafts.checkpoints import read_eagle3
 from eagle3_viz.target import TargetModel
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.batches import Source
-from eagle3_viz.training.conversations import DataError
 from eagle3_viz.training.draft_provenance import Provenance
 from eagle3_viz.training.eagle3_objective import HEAD, Eagle3Objective, fresh_eagle3
 from eagle3_viz.training.export import export_eagle3

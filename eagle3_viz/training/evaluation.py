@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 from accelerate import Accelerator
 
+from eagle3_viz.prompt_records import ALL
 from eagle3_viz.training.batches import epoch_batches, pack
-from eagle3_viz.training.conversations import ALL
 from eagle3_viz.training.features import FeatureStore
 from eagle3_viz.training.objective import Objective
 

@@ -23,8 +23,8 @@ from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 from eagle3_viz.drafts.checkpoints import published_name, read_eagle3
 from eagle3_viz.drafts.draft_folder import CheckpointError
 from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights, read_eagle1
+from eagle3_viz.files import tensors_written
 from eagle3_viz.training.draft_provenance import PROVENANCE, Objective, Provenance
-from eagle3_viz.training.files import tensors_written
 from eagle3_viz.training.model_card import model_card
 from eagle3_viz.training.publishing import PublishError, published
 from eagle3_viz.training.vocabulary import DraftVocabulary

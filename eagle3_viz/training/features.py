@@ -18,9 +18,10 @@ from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from eagle3_viz.files import flush, tensors_written, write_atomically
 from eagle3_viz.target import TargetModel
-from eagle3_viz.training.conversations import Conversation, DataError, fingerprint
-from eagle3_viz.training.files import flush, tensors_written, write_atomically
+from eagle3_viz.text_lines import DataError
+from eagle3_viz.training.conversations import Conversation, fingerprint
 
 SHARD_SIZE = 256  # conversations
 BATCH_TOKENS = 2048  # of one target forward, padding included

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from eagle3_viz.training.conversations import DataError
-from eagle3_viz.training.files import alone_in, write_atomically
+from eagle3_viz.files import alone_in, write_atomically
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.generate import FINISHES, Completion
 
 MANIFEST = "data.json"

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eagle3_viz.training.conversations import DataError
-from eagle3_viz.training.files import write_atomically
+from eagle3_viz.files import write_atomically
+from eagle3_viz.text_lines import DataError
 
 LOG_FILE, HELDOUT_FILE = "log.csv", "heldout.csv"
 MAX_BYTES = 1 << 26  # of one file: some 400,000 rows

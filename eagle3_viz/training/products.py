@@ -9,7 +9,8 @@ import torch
 
 from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights, read_eagle1
 from eagle3_viz.target import TargetModel
-from eagle3_viz.training.conversations import Conversation, DataError
+from eagle3_viz.text_lines import DataError
+from eagle3_viz.training.conversations import Conversation
 from eagle3_viz.training.draft_provenance import Provenance
 from eagle3_viz.training.eagle1_objective import Eagle1Objective, fresh_eagle1
 from eagle3_viz.training.eagle3_product import eagle3_product

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eagle3_viz.config import Sampling
-from eagle3_viz.training.conversations import DataError
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.generate import Completion, Request, common_length
 from eagle3_viz.training.openers import OPENERS
 from eagle3_viz.training.prompts import Prompt

@@ -13,7 +13,8 @@ import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 
 from eagle3_viz.target import TargetModel
-from eagle3_viz.training.conversations import Conversation, DataError, read_conversations
+from eagle3_viz.text_lines import DataError
+from eagle3_viz.training.conversations import Conversation, read_conversations
 from eagle3_viz.training.features import FeatureStore, Report, bytes_needed, extract
 
 # Processes wait for each other while shards are made and drafts are written.

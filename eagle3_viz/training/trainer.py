@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import torch
 from accelerate import Accelerator
 
+from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.batches import anchors_of, epoch_batches, pack
 from eagle3_viz.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from eagle3_viz.training.conversations import DataError
 from eagle3_viz.training.evaluation import accuracy_by_domain
 from eagle3_viz.training.features import FeatureStore
 from eagle3_viz.training.log import EvaluationRow, LogRow, TrainingLog

@@ -12,7 +12,9 @@ from functools import cached_property
 
 import torch
 
-from eagle3_viz.training.conversations import ALL, Conversation, DataError
+from eagle3_viz.prompt_records import ALL
+from eagle3_viz.text_lines import DataError
+from eagle3_viz.training.conversations import Conversation
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from eagle3_viz.training.conversations import DataError
+from eagle3_viz.text_lines import DataError
 
 LOCK = ".lock"
 

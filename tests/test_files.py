@@ -11,13 +11,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from eagle3_viz.training.files import tensors_written, write_atomically
+from eagle3_viz.files import tensors_written, write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 WRITER = """
 import sys
 from pathlib import Path
-from eagle3_viz.training.files import write_atomically
+from eagle3_viz.files import write_atomically
 for _ in range(200):
     write_atomically(Path(sys.argv[1]), sys.argv[2].encode() * 5000)
 """
