@@ -34,7 +34,7 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Put made-up runs in the place of the pair and the decoding loop."""
 
     def use(made: Made = by_method, fails: BaseException | None = None) -> None:
-        monkeypatch.setattr("eagle3_viz.cli.decode.load_pair", lambda *_, **__: PAIR)
+        monkeypatch.setattr("eagle3_viz.cli.pair_loading.load_pair", lambda *_, **__: PAIR)
         monkeypatch.setattr("eagle3_viz.cli.decode.run", replayed(made, fails))
 
     return use
@@ -130,7 +130,9 @@ def test_a_dash_reads_the_prompt_from_standard_input(
 def test_a_prompt_that_is_no_text_is_refused_before_a_pair_is_loaded(
     data: bytes, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("eagle3_viz.cli.decode.load_pair", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr(
+        "eagle3_viz.cli.pair_loading.load_pair", lambda *_, **__: pytest.fail("loaded")
+    )
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert main(["decode", "-"]) == 1
     error = capsys.readouterr().err
@@ -148,7 +150,7 @@ def test_every_model_named_reaches_the_loading(
         return PAIR
 
     decodes()
-    monkeypatch.setattr("eagle3_viz.cli.decode.load_pair", load_pair)
+    monkeypatch.setattr("eagle3_viz.cli.pair_loading.load_pair", load_pair)
     own = ["--target", "a", "--draft", "b", "--draft", "c"]
     assert main(["decode", "hi", *own]) == main(["decode", "hi", "--pair", "p"]) == 0
     assert asked == [(None, "a", ["b", "c"]), ("p", None, [])]
@@ -274,7 +276,9 @@ def test_a_run_and_its_save_that_both_fail_are_both_told(
 def test_a_place_that_cannot_be_written_is_told_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("eagle3_viz.cli.decode.load_pair", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr(
+        "eagle3_viz.cli.pair_loading.load_pair", lambda *_, **__: pytest.fail("loaded")
+    )
     assert main(["decode", "hello", "--trace", str(tmp_path)]) == 1
     assert main(["decode", "hello", "--trace", str(tmp_path / "no" / "a.parquet")]) == 1
     assert capsys.readouterr().err.count("error: ") == 2
@@ -283,7 +287,9 @@ def test_a_place_that_cannot_be_written_is_told_before_the_run(
 def test_a_trace_over_a_pipe_or_a_dangling_place_is_refused_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("eagle3_viz.cli.decode.load_pair", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr(
+        "eagle3_viz.cli.pair_loading.load_pair", lambda *_, **__: pytest.fail("loaded")
+    )
     pipe, lost = tmp_path / "pipe", tmp_path / "lost"
     os.mkfifo(pipe)
     lost.symlink_to(tmp_path / "no" / "a.parquet")

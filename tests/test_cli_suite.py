@@ -5,30 +5,25 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from eagle3_viz.cli import arguments, suite_run
 from eagle3_viz.cli.main import main
+from eagle3_viz.cli.sharing import shareable
 from eagle3_viz.config import DecodeConfig, Sampling, TreeShape
 from eagle3_viz.prompt_sets import Prompt, PromptSet, sample_sets
 from eagle3_viz.suite.plan import Plan, settings_of, trace_path
 from eagle3_viz.suite.runner import Outcome
 from eagle3_viz.trace_file import load
+from tests.command_processes import started, wait_for
 from tests.suite_folder import Run, write_suite
 from tests.test_run import TEMPLATE, tokenizer
 from tests.tiny_models import tiny_target
 
-ROOT = Path(__file__).resolve().parent.parent
 SETS = (PromptSet("math", (Prompt("1", "math", ("x",)), Prompt("2", "math", ("y",)))),)
 SETTINGS = settings_of(["ar", "eagle3"])
 
@@ -174,7 +169,7 @@ def test_paths_of_this_machine_stay_out_of_the_command_that_is_kept(
         "--x=a/b",
         "./o",
     )
-    assert suite_run.shareable(given) == shown
+    assert shareable(given, suite_run.without_folder) == shown
 
 
 def written(folder: Path, ar_ms: float = 20.0, name: str = "math") -> Path:
@@ -252,27 +247,6 @@ def questions(path: Path, count: int) -> Path:
     rows = [{"question_id": n, "turns": [f"What is {n}?", "Why?"]} for n in range(count)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def started(argv: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "eagle3_viz", *argv],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # a test run in the background of a shell hands down an ignored SIGINT
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
 
 
 def texts(folder: Path) -> dict[str, tuple[int, ...]]:

@@ -5,29 +5,24 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from eagle3_viz.cli import arguments, train_data
 from eagle3_viz.cli.main import main
-from eagle3_viz.cli.train_data import described, reporting_pace
+from eagle3_viz.cli.pace import reporting_pace
+from eagle3_viz.cli.train_data import described
 from eagle3_viz.training.conversations import read_conversations
 from eagle3_viz.training.data import Outcome, Progress
 from tests.chat_tokenizer import VOCABULARY_SIZE, save_chat_target
+from tests.command_processes import started, wait_for
 from tests.fake_terminal import Terminal
 
-ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ("train.jsonl", "heldout.jsonl")
 
 
@@ -50,7 +45,7 @@ def test_every_option_reaches_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path:
         return SimpleNamespace(target="the target", target_source=source)
 
     monkeypatch.setattr(train_data, "make_data", make_data)
-    monkeypatch.setattr("eagle3_viz.cli.target_options.load_pair", load_pair)
+    monkeypatch.setattr("eagle3_viz.cli.pair_loading.load_pair", load_pair)
     prompts = tmp_path / "p.txt"
     prompts.write_text("one\ntwo\nthree\n")
     options = ["--seed", "7", "--batch", "5", "--max-length", "9", "--holdout", "0.5"]
@@ -82,7 +77,7 @@ def test_the_target_is_that_of_a_pair(
         source = SimpleNamespace(name="model", revision="r1", sha256="")
         return SimpleNamespace(target=None, target_source=source)
 
-    monkeypatch.setattr("eagle3_viz.cli.target_options.load_pair", load_pair)
+    monkeypatch.setattr("eagle3_viz.cli.pair_loading.load_pair", load_pair)
     monkeypatch.setattr(train_data, "make_data", lambda *_, **__: Outcome(train=1))
     assert main(["train", "data", "--out", "unused", *argv]) == 0
     assert loaded == [location]
@@ -194,27 +189,6 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(model: Path, out: Path, *more: str) -> list[str]:
     options = ("--target", str(model), "--dtype", "float32", "--device", "cpu", "--out", str(out))
     return ["train", "data", *options, "--batch", "4", "--max-length", "200", *more]
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def started(argv: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "eagle3_viz", *argv],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # a test run in the background of a shell hands down an ignored SIGINT
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
 
 
 def lines_in(path: Path) -> int:

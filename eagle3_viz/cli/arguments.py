@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from eagle3_viz.cli.lossless_arguments import add_lossless
-from eagle3_viz.cli.option_types import DTYPES, device, seed, text
+from eagle3_viz.cli.option_types import DTYPES, seed, text
+from eagle3_viz.cli.pair_arguments import add_models
 from eagle3_viz.cli.suite_arguments import add_suite
 from eagle3_viz.cli.terminal import one_line
 from eagle3_viz.cli.train_arguments import add_train
@@ -73,26 +74,11 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", type=text, help="system message")
     parser.add_argument("--method", choices=METHODS, default="eagle3")
     parser.add_argument("--compare", action="store_true", help="run autoregression as well")
-    models = parser.add_argument_group(
-        f"models (default: {KNOWN_PAIRS[0].name}, the embedded pair)"
-    )
-    models.add_argument("--pair", metavar="NAME", help="a name that `pairs` lists")
-    models.add_argument("--target", metavar="FOLDER_OR_ID", help="a target of your own")
-    models.add_argument(
-        "--draft",
-        metavar="FOLDER_OR_ID",
-        action="append",
-        default=[],
-        help="a draft of your own; repeatable, one a method",
-    )
+    models = add_models(parser)
     models.add_argument(
         "--draft-kind", choices=DRAFT_KINDS, default="trained", help="a draft bad on purpose"
     )
     models.add_argument("--dtype", choices=DTYPES, help="default: what suits the device")
-    models.add_argument("--device", type=device, metavar="cpu|cuda[:N]", help="default: a GPU")
-    models.add_argument(
-        "--trust-remote-code", action="store_true", help="run code that comes with the target"
-    )
     tree = parser.add_argument_group("draft tree")
     usual = TreeShape()
     tree.add_argument(

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
-from eagle3_viz.cli.failure import Failure, as_failure
+from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
+from eagle3_viz.cli.pair_loading import load
 from eagle3_viz.cli.progress import reporting
 from eagle3_viz.cli.report import circumstances, comparison, measured
+from eagle3_viz.cli.sharing import shareable
 from eagle3_viz.cli.terminal import GREEN, VIOLET, TokenStream, aligned, painted, uses_colour
 from eagle3_viz.config import DecodeConfig, Method
 from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
 from eagle3_viz.metrics import summary
-from eagle3_viz.pairs import LoadedDraft, LoadedPair, PairError, load_pair
+from eagle3_viz.pairs import LoadedDraft, LoadedPair, PairError
 from eagle3_viz.records import Origin
 from eagle3_viz.run import run, with_baseline
 from eagle3_viz.trace import Baseline, Trace
@@ -27,7 +27,6 @@ from eagle3_viz.wording import counted
 
 MAX_PROMPT_BYTES = 1_000_000
 WARM_UP = 8  # tokens decoded before a comparison, so that neither side pays for a cold start
-INTERRUPTED = 130
 
 
 def decode(args: argparse.Namespace) -> int:
@@ -68,22 +67,6 @@ def check_writable(path: Path) -> None:
         raise Failure(f"the folder of --trace {path} does not exist: create it first")
     if not os.access(folder, os.W_OK):
         raise Failure(f"the folder of --trace {path} is not writable: choose another one")
-
-
-def load(args: argparse.Namespace) -> LoadedPair:
-    """The pair that the options name, its draft replaced where --draft-kind says so."""
-    if args.device and args.device.startswith("cuda") and not torch.cuda.is_available():
-        raise Failure(f"--device {args.device}: torch finds no CUDA device here, use --device cpu")
-    with reporting(sys.stderr) as progress:
-        return load_pair(
-            args.pair,
-            target=args.target,
-            drafts=args.draft,
-            dtype=getattr(torch, args.dtype) if args.dtype else None,
-            device=torch.device(args.device) if args.device else None,
-            progress=progress,
-            trust_remote_code=args.trust_remote_code,
-        )
 
 
 def with_draft_kind(pair: LoadedPair, method: Method, kind: str, seed: int) -> LoadedPair:
@@ -167,7 +150,7 @@ class _Session:
         path, trace = self.args.trace, self.trace
         if path is None or trace is None:
             return None
-        trace.header = replace(trace.header, argv=shareable(self.args))
+        trace.header = replace(trace.header, argv=shared_command(self.args))
         try:
             save(trace, path)
         except (OSError, ValueError) as error:
@@ -208,18 +191,12 @@ def legend(colour: bool) -> str:
     )
 
 
-def shareable(args: argparse.Namespace) -> tuple[str, ...]:
-    """The command line with folders of this machine cut off: traces are shared, paths are not."""
+def shared_command(args: argparse.Namespace) -> tuple[str, ...]:
+    """The command line with folders of this machine cut off."""
     places = [str(args.trace)] if args.trace is not None else []
     places += [half for half in (args.target, *args.draft) if half and is_folder(half)]
     short = {place: Path(place).name for place in places}
-    shown = []
-    for argument in args.argv:
-        option, equals, value = argument.partition("=")
-        known = equals and option.startswith("--") and value in short
-        shown.append(f"{option}={short[value]}" if known else short.get(argument, argument))
-    # names of files may hold bytes that are no UTF-8, which a trace file cannot store
-    return tuple(argument.encode("utf-8", "replace").decode() for argument in shown)
+    return shareable(args.argv, lambda argument: short.get(argument, argument))
 
 
 def is_folder(location: str) -> bool:

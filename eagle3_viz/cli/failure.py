@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
+
 
 class Failure(Exception):
     """The command cannot go on. The message is one sentence fit to show."""

@@ -12,11 +12,11 @@ from typing import Protocol, TypeVar
 import pandas as pd
 
 from eagle3_viz.chat import encode_chat
-from eagle3_viz.cli.decode import load
-from eagle3_viz.cli.failure import Failure, as_failure
+from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
+from eagle3_viz.cli.pace import reporting_pace
+from eagle3_viz.cli.pair_loading import load
 from eagle3_viz.cli.suite_tables import aligned_columns
 from eagle3_viz.cli.terminal import one_line
-from eagle3_viz.cli.train_data import reporting_pace
 from eagle3_viz.config import METHODS, DecodeConfig, Method, Sampling
 from eagle3_viz.files import write_atomically
 from eagle3_viz.fixed_tree import FIXED_TREES
@@ -36,7 +36,7 @@ from eagle3_viz.presets import in_turn
 from eagle3_viz.suite.plan import settings_of
 from eagle3_viz.training.data import Progress
 
-REJECTED, INTERRUPTED = 1, 130
+REJECTED = 1
 _ERRORS = (PairError, ValueError, ArithmeticError, RuntimeError, OSError)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from eagle3_viz.cli.option_types import DTYPES, rate, seed, text, whole_number
-from eagle3_viz.cli.suite_arguments import MAX_TOKENS, add_models, tree
+from eagle3_viz.cli.pair_arguments import add_models
+from eagle3_viz.cli.suite_arguments import MAX_TOKENS, tree
 from eagle3_viz.config import METHODS, TreeShape
 from eagle3_viz.fixed_tree import DEFAULT_FIXED, FIXED_TREES
 

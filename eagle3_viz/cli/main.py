@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Sequence
 
 from eagle3_viz.cli.arguments import parse
-from eagle3_viz.cli.failure import Failure
+from eagle3_viz.cli.failure import INTERRUPTED, Failure
 from eagle3_viz.cli.terminal import one_line
 
-FAILED, INTERRUPTED, READER_GONE = 1, 130, 141  # usage errors exit with 2, in `arguments`
+FAILED, READER_GONE = 1, 141  # usage errors exit with 2, in `arguments`
 MESSAGE_LIMIT = 1000
 
 

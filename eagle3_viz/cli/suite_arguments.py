@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from eagle3_viz.cli.option_types import DTYPES, device, seed, whole_number
+from eagle3_viz.cli.option_types import DTYPES, seed, whole_number
+from eagle3_viz.cli.pair_arguments import add_models
 from eagle3_viz.config import METHODS, RULES, TreeShape
 from eagle3_viz.fixed_tree import DEFAULT_FIXED, FIXED_TREES
-from eagle3_viz.pair_specs import KNOWN_PAIRS
 from eagle3_viz.prompt_records import COLUMNS
 
 MAX_LIMIT = 100_000
@@ -70,25 +70,6 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--limit", type=whole_number(1, MAX_LIMIT), metavar="N", help="prompts of each set"
     )
-
-
-def add_models(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the options that name a pair; returns their group, which still lacks --dtype."""
-    models = parser.add_argument_group(f"models (default: {KNOWN_PAIRS[0].name})")
-    models.add_argument("--pair", metavar="NAME", help="a name that `pairs` lists")
-    models.add_argument("--target", metavar="FOLDER_OR_ID", help="a target of your own")
-    models.add_argument(
-        "--draft",
-        metavar="FOLDER_OR_ID",
-        action="append",
-        default=[],
-        help="a draft of your own; repeatable, one a method",
-    )
-    models.add_argument("--device", type=device, metavar="cpu|cuda[:N]", help="default: a GPU")
-    models.add_argument(
-        "--trust-remote-code", action="store_true", help="run code that comes with the target"
-    )
-    return models
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:

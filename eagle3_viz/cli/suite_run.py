@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eagle3_viz.cli.decode import load
-from eagle3_viz.cli.failure import Failure, as_failure
+from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
+from eagle3_viz.cli.pace import reporting_pace
+from eagle3_viz.cli.pair_loading import load
+from eagle3_viz.cli.sharing import shareable
 from eagle3_viz.cli.suite_tables import named, table
 from eagle3_viz.cli.terminal import one_line
-from eagle3_viz.cli.train_data import reporting_pace
 from eagle3_viz.config import METHODS, DecodeConfig, Method, Sampling
 from eagle3_viz.fixed_tree import FIXED_TREES
 from eagle3_viz.pairs import PairError
@@ -20,8 +21,6 @@ from eagle3_viz.prompt_sets import read_sets
 from eagle3_viz.suite.plan import Plan, settings_of
 from eagle3_viz.suite.runner import Outcome, run_suite
 from eagle3_viz.training.data import Progress
-
-INTERRUPTED = 130
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
                     pair,
                     plan,
                     args.out,
-                    command=shareable(args.argv),
+                    command=shareable(args.argv, without_folder),
                     report=lambda done, total: report(Progress("Runs", done, total)),
                 )
         except KeyboardInterrupt:
@@ -82,15 +81,8 @@ def tell_skipped(outcome: Outcome) -> None:
         print(one_line(text, 1000), file=sys.stderr)
 
 
-def shareable(argv: Sequence[str]) -> tuple[str, ...]:
-    """The command line with folders of this machine cut off: traces are shared, paths are not."""
-    shown = []
-    for argument in argv:
-        option, equals, value = argument.rpartition("=") if argument[:2] == "--" else ("", "", "")
-        place = value if equals else argument
-        path = Path(place).expanduser()
-        if path.is_absolute() or (os.sep in place and path.exists()):  # a hub id is neither
-            place = path.name
-        shown.append(f"{option}{equals}{place}" if equals else place)
-    # names of files may hold bytes that are no UTF-8, which a trace file cannot store
-    return tuple(argument.encode("utf-8", "replace").decode() for argument in shown)
+def without_folder(argument: str) -> str:
+    """The name of a place of this machine; a hub id is none."""
+    path = Path(argument).expanduser()
+    is_place = path.is_absolute() or (os.sep in argument and path.exists())
+    return path.name if is_place else argument

@@ -17,9 +17,9 @@ from typing import TextIO
 from accelerate import Accelerator
 
 from eagle3_viz.chat import template_sha256
-from eagle3_viz.cli.failure import as_failure
+from eagle3_viz.cli.failure import INTERRUPTED, as_failure
+from eagle3_viz.cli.pair_loading import load_target, target_version
 from eagle3_viz.cli.progress import reporting
-from eagle3_viz.cli.target_options import load_target, target_version
 from eagle3_viz.cli.terminal import aligned, one_line
 from eagle3_viz.cli.watch import Watch
 from eagle3_viz.embedded import PairError
@@ -38,7 +38,6 @@ from eagle3_viz.training.texts import Texts, accelerator_for, disk_need, make_fe
 from eagle3_viz.training.trainer import TrainConfig, Trainer
 from eagle3_viz.training.vocabulary import coverage_by_domain
 
-INTERRUPTED = 130
 USUAL_VOCABULARY, USUAL_UNROLL = 8192, 4
 _ERRORS = (ArithmeticError, OSError, PairError, RuntimeError, ValueError)
 
