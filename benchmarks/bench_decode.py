@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from eagle3_viz.decode import decode
 from eagle3_viz.metrics import has_loop
 from eagle3_viz.pairs import LoadedPair, load_pair
 from eagle3_viz.presets import load_presets
-from eagle3_viz.provenance import command_line, git_commit, versions
+from eagle3_viz.provenance import command_line, git_commit, machine, versions
 from eagle3_viz.records import Cycle, Prefill
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,8 +63,7 @@ def questions(folder: Path | None, sets: list[str], count: int) -> list[Question
 
 def measure(pair: LoadedPair, prompt: list[int], config: DecodeConfig) -> dict[str, object]:
     """One run: sizes, phases in ms, wall time of the decoding loop."""
-    loaded = pair.draft_for(config.method)
-    draft = None if loaded is None else loaded.draft
+    draft = pair.draft(config.method)
     start = time.perf_counter()
     prefill, *cycles = decode(pair.target, draft, prompt, config)
     wall = (time.perf_counter() - start) * 1e3
@@ -170,23 +168,10 @@ def honest_baseline(frame: pd.DataFrame) -> float:
     return float(((wall.generate / tokens.generate) / (wall.ar / tokens.ar)).median())
 
 
-def machine() -> str:
-    """The CPU's name, or the accelerator's."""
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    info = Path("/proc/cpuinfo")
-    names = [
-        line.split(":")[1].strip()
-        for line in (info.read_text().splitlines() if info.exists() else [])
-        if line.startswith("model name")
-    ]
-    return f"{names[0] if names else platform.processor()}, {len(names)} cores"
-
-
 def save(frame: pd.DataFrame, pair: LoadedPair, path: Path) -> None:
     """Write the CSV atomically, every row with what it needs to be repeated."""
     frame = frame.assign(
-        machine=machine(),
+        machine=machine(pair.target.device),
         threads=torch.get_num_threads(),
         dtype=str(pair.target.dtype).removeprefix("torch."),
         pair=pair.name,
@@ -215,7 +200,7 @@ def main() -> None:
     arguments = parser.parse_args()
     console = Console(width=150)
     pair = load_pair(arguments.pair)
-    console.print(f"{machine()}; {pair.dtype_reason}")
+    console.print(f"{machine(pair.target.device)}; {pair.dtype_reason}")
     console.print(f"prompts: {arguments.questions or ROOT / 'sample_prompts'}")
     asked = questions(arguments.questions, arguments.sets, arguments.count)
     list(runs_of(pair, asked[0], arguments))  # warm-up

@@ -118,6 +118,10 @@ class TreeCache(Cache):
         for buffer, copy in zip(self._buffers.values(), copies, strict=True):
             buffer[..., self.length : end, :] = copy
 
+    def roll_back(self) -> None:
+        """Free everything behind the committed tokens."""
+        self.set_length(self.length)
+
     def set_length(self, tokens: int) -> None:
         """Declare the first `tokens` tokens committed and everything after them free."""
         self.length = tokens

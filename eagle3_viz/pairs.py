@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,20 @@ class LoadedPair:
         having = {name for loaded in self.drafts for name in loaded.draft.methods}
         return tuple(name for name in METHODS if name == "ar" or name in having)
 
+    def draft(self, method: Method) -> Draft | None:
+        """`draft_for` without its source."""
+        loaded = self.draft_for(method)
+        return None if loaded is None else loaded.draft
+
+    def with_draft(self, method: Method, draft: Draft, note: str) -> LoadedPair:
+        """The pair with another draft for `method`; the source of the old one gets the note."""
+        old = self.draft_for(method)
+        if old is None:
+            raise ValueError("autoregression has no draft that could be another one")
+        source = replace(old.source, name=f"{old.source.name} ({note})")
+        others = (loaded for loaded in self.drafts if loaded is not old)
+        return replace(self, drafts=(LoadedDraft(draft, source), *others))
+
     def draft_for(self, method: Method) -> LoadedDraft | None:
         """The draft of `method`, None for autoregression. Raises ValueError when there is none."""
         if method == "ar":
@@ -138,8 +152,7 @@ def resolve(
     target = EMBEDDED if target is None else target
     # the drafts first: they are small, and tell about a wrong name before gigabytes are fetched
     folders = [_draft_folder(draft, report) for draft in drafts]
-    target_folder = embedded.ensure_embedded(report) if target == EMBEDDED else None
-    target_folder = target_folder or _folder(target, report)
+    target_folder = _target_folder(target, report)
     target_source = _source(target, target_folder)
     for folder in folders:
         if reason := check_compatible(target_folder, folder):
@@ -230,6 +243,10 @@ def _load_errors(half: str, name: str) -> Iterator[None]:
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise PairError(f"The {half} {name} could not be loaded: {first.rstrip('.')}.") from error
+
+
+def _target_folder(location: str, report: Progress) -> Path:
+    return embedded.ensure_embedded(report) if location == EMBEDDED else _folder(location, report)
 
 
 def _draft_folder(location: str, report: Progress) -> Path:

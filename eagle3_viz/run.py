@@ -41,8 +41,7 @@ def run(
     Raises ValueError when the pair has no draft for the method, or the prompt does not fit the
     context.
     """
-    loaded = pair.draft_for(config.method)
-    draft = None if loaded is None else loaded.draft
+    draft = pair.draft(config.method)
     header = planned_header(pair, prompt, config, system=system, history=history)
     trace = Trace(replace(header, baseline=baseline))
     table = vocabulary_bytes(pair.tokenizer)

@@ -17,7 +17,7 @@ MAX_NEW_TOKENS = 1024
 MAX_TEMPERATURE = 2.0
 MAX_PROMPT_CHARS = 8000
 
-METHODS: dict[Method, str] = {
+METHOD_TITLES: dict[Method, str] = {
     "eagle3": "EAGLE-3",
     "eagle2": "EAGLE-2",
     "eagle1": "EAGLE-1",
@@ -25,7 +25,7 @@ METHODS: dict[Method, str] = {
     "lookup": "Prompt lookup",
     "ar": "Autoregression",
 }
-RULES: dict[Rule, str] = {
+RULE_TITLES: dict[Rule, str] = {
     "greedy": "greedy",
     "topk": "topk",
     "sample": "sample",

@@ -143,7 +143,7 @@ class TargetModel:
             prefix = torch.ones(len(tree), n, dtype=torch.bool, device=self.device)
             visible = torch.cat([prefix, tree.visible.to(self.device)], dim=1)
         step = self.append(tree.token.to(self.device), positions, visible, keys)
-        self.cache.set_length(n)
+        self.cache.roll_back()
         return step
 
     @torch.inference_mode()
@@ -157,7 +157,8 @@ class TargetModel:
     ) -> Step:
         """One forward of m tokens behind whatever was fed; logits of the last `keep`, 0 for all.
 
-        What is fed stays in the cache, uncommitted, until `cache.set_length` says otherwise.
+        What is fed stays in the cache, uncommitted, until `cache.keep`, `roll_back` or
+        `set_length`.
         """
         arguments = {self._cache_argument: self.cache, "use_cache": True, "logits_to_keep": keep}
         out = self.model(

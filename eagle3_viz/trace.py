@@ -86,6 +86,11 @@ class Trace:
         return first + tuple(token for cycle in self.cycles for token in cycle.tokens)
 
     @property
+    def written(self) -> tuple[int, ...]:
+        """`tokens` without the end of sequence."""
+        return self.tokens[:-1] if self.finish == "eos" else self.tokens
+
+    @property
     def origins(self) -> tuple[Origin, ...]:
         """Where each of `tokens` came from; the first is plain."""
         first = () if self.prefill is None else (Origin.PLAIN,)

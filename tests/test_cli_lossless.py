@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from eagle3_viz.cli import arguments, lossless, lossless_arguments
+from eagle3_viz.cli import arguments, lossless
 from eagle3_viz.cli.main import main
 from eagle3_viz.config import METHODS, TreeShape
 from eagle3_viz.lossless import greedy_test, sampling_test
@@ -148,7 +149,8 @@ def test_options_become_the_tests_they_name() -> None:
 
 
 def test_the_usual_tree_is_the_one_of_the_test() -> None:
-    assert lossless_arguments.SAMPLING_TREE == sampling_test.DEFAULT_SHAPE
+    usual = inspect.signature(sampling_test.cases).parameters["shape"].default
+    assert parsed("sampling").tree == usual
     settings = lossless.asked_settings(parsed("greedy"), METHODS)
     assert len(settings) == 2 + 4 * 3  # ar and eagle1 once, the others under three trees
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eagle3_viz import toy_tree
-from eagle3_viz.toy_tree import TwoTokens, two_level_output
+from tests import toy_tree
 from tests.toy_distributions import KINDS, random_pair
+from tests.toy_tree import TwoTokens, two_level_output
 
 EXACT = 1e-12
 SHAPES = [(1, 3), (2, 4), (2, 5), (3, 5), (3, 6)]  # (top_k, total): most end inside a group

@@ -18,7 +18,7 @@ from eagle3_viz.cli.terminal import GREEN, VIOLET, TokenStream, aligned, painted
 from eagle3_viz.config import DecodeConfig, Method
 from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
 from eagle3_viz.metrics import summary
-from eagle3_viz.pairs import LoadedDraft, LoadedPair, PairError
+from eagle3_viz.pairs import LoadedPair, PairError
 from eagle3_viz.records import Origin
 from eagle3_viz.run import run, with_baseline
 from eagle3_viz.trace import Baseline, Trace
@@ -71,18 +71,14 @@ def check_writable(path: Path) -> None:
 
 def with_draft_kind(pair: LoadedPair, method: Method, kind: str, seed: int) -> LoadedPair:
     """The pair with the draft of `method` bad on purpose, and a provenance that says so."""
-    loaded = pair.draft_for(method)
-    if kind == "trained" or loaded is None:
+    draft = pair.draft(method)
+    if kind == "trained" or draft is None:
         return pair
     try:
-        bad = (
-            RandomDraft(loaded.draft, seed) if kind == "random" else LeastLikelyDraft(loaded.draft)
-        )
+        bad = RandomDraft(draft, seed) if kind == "random" else LeastLikelyDraft(draft)
     except ValueError as error:
         raise Failure(f"--draft-kind {kind}: {error}") from error
-    source = replace(loaded.source, name=f"{loaded.source.name} ({kind})")
-    others = (other for other in pair.drafts if other is not loaded)
-    return replace(pair, drafts=(LoadedDraft(bad, source), *others))
+    return pair.with_draft(method, bad, kind)
 
 
 @dataclass

@@ -11,10 +11,9 @@ from eagle3_viz.cli.pair_arguments import add_models
 from eagle3_viz.cli.suite_arguments import MAX_TOKENS, tree
 from eagle3_viz.config import METHODS, TreeShape
 from eagle3_viz.fixed_tree import DEFAULT_FIXED, FIXED_TREES
+from eagle3_viz.lossless.defaults import SAMPLING_PROMPT, SAMPLING_TREE
 
-SAMPLING_TREE = TreeShape(5, 1, 3)
 GREEDY_TREES = (TreeShape(4, 2, 2), TreeShape(8, 3, 4), TreeShape(16, 5, 4))
-SAMPLING_PROMPT = "Name a colour and say why you like it."
 MAX_DRAWS, MAX_PROMPTS = 1_000_000, 1000
 
 _LOSSLESS = (

@@ -7,15 +7,15 @@ from itertools import zip_longest
 
 from eagle3_viz.metrics import Summary, summary
 from eagle3_viz.records import Finish
-from eagle3_viz.settings import METHODS, RULES
+from eagle3_viz.settings import METHOD_TITLES, RULE_TITLES
 from eagle3_viz.tokens import visible
 from eagle3_viz.trace import Trace
 from eagle3_viz.wording import counted
 
 Row = tuple[str, str]
 
-TITLES: dict[str, str] = {str(name): title for name, title in METHODS.items()}
-RULE_TITLES: dict[str, str] = {str(name): title for name, title in RULES.items()}
+METHODS: dict[str, str] = {str(name): title for name, title in METHOD_TITLES.items()}
+RULES: dict[str, str] = {str(name): title for name, title in RULE_TITLES.items()}
 FINISHES: dict[Finish | None, str] = {
     "eos": "the answer is complete",
     "length": "the token limit is reached",
@@ -29,8 +29,8 @@ def circumstances(trace: Trace) -> list[Row]:
     """Which pair ran by which method, and on what."""
     header = trace.header
     where = f"{header.dtype} on {header.device}, {counted(header.threads, 'thread')}"
-    method = TITLES.get(header.method, header.method)
-    method += f", rule {RULE_TITLES.get(header.rule, header.rule)}"
+    method = METHODS.get(header.method, header.method)
+    method += f", rule {RULES.get(header.rule, header.rule)}"
     shape, fixed = header.config.get("shape"), header.config.get("fixed")
     if header.method == "eagle1" and isinstance(fixed, Mapping):
         method += f", tree {fixed.get('name')}"
@@ -84,7 +84,7 @@ def speedup(trace: Trace) -> list[Row]:
 def comparison(trace: Trace, ar: Trace) -> list[str]:
     """Lines of a table: the run beside autoregression on the same prompt."""
     left, right = summary(trace), summary(ar)
-    name = TITLES.get(trace.header.method, trace.header.method)
+    name = METHODS.get(trace.header.method, trace.header.method)
     width = max(10, len(name) + 2)
     lines = [f"{'':<12}{name:>{width}}{'AR':>10}"]
     for label, form, a, b in (
@@ -118,7 +118,7 @@ def agreement(trace: Trace, ar: Trace) -> str:
         return f"The texts are equal: the same {counted(len(ar.tokens), 'token')}."
     pairs = list(zip_longest(trace.tokens, ar.tokens))
     at = next(i for i, (a, b) in enumerate(pairs) if a != b)
-    name = TITLES.get(trace.header.method, trace.header.method)
+    name = METHODS.get(trace.header.method, trace.header.method)
     found = [
         "nothing" if token is None else visible(run.token_bytes[token])
         for token, run in zip(pairs[at], (trace, ar), strict=True)

@@ -77,7 +77,7 @@ class IndependentDraft(SteppedDraft):
         model, cache = self._model, self._model.cache
         new, n = [*self._unfed, *tokens], cache.length
         self._unfed = []
-        cache.set_length(n)
+        cache.roll_back()
         keys = torch.arange(n + len(new), device=model.device)
         visible = None
         if n and len(new) > 1:
@@ -90,7 +90,7 @@ class IndependentDraft(SteppedDraft):
     def root_logits(self) -> torch.Tensor:
         """Logits [DV] after the last verified token, float32; starts a new tree."""
         self._fed.clear()
-        self._model.cache.set_length(self._model.cache.length)
+        self._model.cache.roll_back()
         return self._root_logits
 
     def step(self, draft_ids: torch.Tensor, parents: torch.Tensor, level: int) -> torch.Tensor:

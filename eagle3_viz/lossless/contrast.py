@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from eagle3_viz.config import DecodeConfig, Method, Sampling, TreeShape
 from eagle3_viz.drafts.adversarial import LeastLikelyDraft
 from eagle3_viz.metrics import summary
-from eagle3_viz.pairs import LoadedDraft, LoadedPair
+from eagle3_viz.pairs import LoadedPair
 from eagle3_viz.run import run
 from eagle3_viz.trace import Trace
 
@@ -76,19 +76,16 @@ def _config(method: Method, sampling: Sampling, seed: int, tokens: int) -> Decod
 
 def _adversarial(pair: LoadedPair, method: Method) -> LoadedPair:
     """The pair with a draft of `method` that proposes what the real one believes in least."""
-    loaded = pair.draft_for(method)
-    if loaded is None:
+    draft = pair.draft(method)
+    if draft is None:
         raise ValueError("autoregression has no draft that could be turned around")
-    bad = LoadedDraft(LeastLikelyDraft(loaded.draft), loaded.source)
-    others = (other for other in pair.drafts if other is not loaded)
-    return replace(pair, drafts=(bad, *others))
+    return pair.with_draft(method, LeastLikelyDraft(draft), "least-likely")
 
 
 def _short(title: str, trace: Trace) -> ShortRun:
     found = summary(trace)
-    text = b"".join(trace.token_bytes[token] for token in trace.tokens).decode("utf-8", "replace")
     tau = None if trace.header.method == "ar" else found.tau
-    return ShortRun(title, text, tau, found.ms_per_token)
+    return ShortRun(title, trace.text, tau, found.ms_per_token)
 
 
 def contrast_words(runs: tuple[ShortRun, ...]) -> Iterator[str]:

@@ -119,9 +119,7 @@ def run_greedy(
         beside: dict[int, _Autoregression] = {}
         for number, (name, config) in enumerate(settings.items()):
             yield Progress(place * len(settings) + number, total)
-            loaded = pair.draft_for(config.method)
-            draft = None if loaded is None else loaded.draft
-            ours = decided(pair.target, draft, ids, config)
+            ours = decided(pair.target, pair.draft(config.method), ids, config)
             shapes = [1, nodes_of(config)] if padded_ar else [1]
             found = [
                 beside.setdefault(nodes, _Autoregression(pair.target, ids, nodes)).compared(

@@ -25,6 +25,7 @@ from eagle3_viz.lossless.chi_square import (
     holm,
     refuse_few_cells,
 )
+from eagle3_viz.lossless.defaults import SAMPLING_TREE
 from eagle3_viz.lossless.exact import ExactTexts, Prefix
 from eagle3_viz.lossless.sampler import Drawn, Sampler
 from eagle3_viz.lossless.wrong_rules import WRONG_RULES
@@ -34,7 +35,6 @@ from eagle3_viz.records import Origin
 LENGTH = 3
 """Tokens whose joint distribution is tested."""
 
-DEFAULT_SHAPE = TreeShape(total=5, depth=1, top_k=3)
 LOSSLESS: tuple[Rule, ...] = ("topk", "sample")
 _REPORT_EVERY = 20  # draws
 
@@ -106,7 +106,7 @@ def cases(
     seeds: Sequence[int],
     *,
     wrong_method: Method | None = None,
-    shape: TreeShape = DEFAULT_SHAPE,
+    shape: TreeShape = SAMPLING_TREE,
     fixed: FixedTree = DEFAULT_FIXED,
 ) -> list[Case]:
     """All combinations that have a meaning, those of one method together.
@@ -151,8 +151,7 @@ def wider(shape: TreeShape) -> TreeShape:
 def method_with_q(pair: LoadedPair) -> Method | None:
     """The newest method of the pair whose draft has a distribution and a tree of its own."""
     for method in reversed(pair.methods):
-        loaded = pair.draft_for(method)
-        if method != "eagle1" and loaded and isinstance(loaded.draft, SteppedDraft):
+        if method != "eagle1" and isinstance(pair.draft(method), SteppedDraft):
             return method
     return None
 
@@ -176,8 +175,7 @@ def run_cases(
     for place, case in enumerate(to_test):
         if sampler is None or case.config.method != method:
             method = case.config.method
-            loaded = pair.draft_for(method)
-            sampler = Sampler(pair.target, None if loaded is None else loaded.draft, prefix)
+            sampler = Sampler(pair.target, pair.draft(method), prefix)
         start, made = time.perf_counter(), sampler.target.forwards
         drawn: list[Drawn] = []
         for one in islice(sampler.draws(case.loop, case.config), draws):

@@ -101,7 +101,6 @@ def measured(trace: Trace) -> dict[str, Any]:
         for phase in PHASES
     }
     depths = acceptance_by_depth(trace)
-    written = trace.tokens[:-1] if trace.finish == "eos" else trace.tokens
     prefill = trace.prefill
     return {
         "tokens": sum(len(cycle.tokens) for cycle in cycles),
@@ -112,7 +111,7 @@ def measured(trace: Trace) -> dict[str, Any]:
         "decode_ms": sum(times.values()),
         "prefill_ms": 0.0 if prefill is None else prefill.target_ms + prefill.draft_ms,
         "finish": trace.finish or "",
-        "loop": has_loop(written),
+        "loop": has_loop(trace.written),
         "accepted": depths.accepted.tolist(),
         "tested": depths.tested.tolist(),
     }

@@ -161,8 +161,8 @@ class _Suite:
 
 def answer(trace: Trace) -> str:
     """What was written, without the end of sequence; broken UTF-8 becomes U+FFFD."""
-    tokens = trace.tokens[:-1] if trace.finish == "eos" else trace.tokens
-    return b"".join(trace.token_bytes[token] for token in tokens).decode("utf-8", "replace")
+    spelled = b"".join(trace.token_bytes[token] for token in trace.written)
+    return spelled.decode("utf-8", "replace")
 
 
 def _checked(path: Path, planned: Header) -> Trace:

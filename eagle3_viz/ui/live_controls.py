@@ -18,8 +18,8 @@ from eagle3_viz.settings import (
     MAX_TEMPERATURE,
     MAX_TOP_K,
     MAX_TOTAL,
-    METHODS,
-    RULES,
+    METHOD_TITLES,
+    RULE_TITLES,
     Settings,
     rules_for,
 )
@@ -125,8 +125,8 @@ def run_controls(choices: tuple[PairChoice, ...]) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         method = st.selectbox(
             "Method",
-            list(METHODS),
-            format_func=lambda name: METHODS[name],
+            list(METHOD_TITLES),
+            format_func=lambda name: METHOD_TITLES[name],
             key="live_method",
             width=160,
             bind="query-params",
@@ -146,7 +146,7 @@ def run_controls(choices: tuple[PairChoice, ...]) -> None:
         st.selectbox(
             "Acceptance rule",
             rules_for(temperature, method),
-            format_func=lambda name: RULES[name],
+            format_func=lambda name: RULE_TITLES[name],
             key="live_rule",
             width=160,
             disabled=method == "ar" or temperature == 0,

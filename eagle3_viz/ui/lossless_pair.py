@@ -11,8 +11,9 @@ import streamlit as st
 
 from eagle3_viz.backend import Task
 from eagle3_viz.config import METHODS, Method, Rule, Sampling
+from eagle3_viz.lossless.defaults import SAMPLING_PROMPT
 from eagle3_viz.service import Engine, Job, Phase, Status
-from eagle3_viz.settings import METHODS as TITLES
+from eagle3_viz.settings import METHOD_TITLES
 from eagle3_viz.ui import lossless_results as results
 from eagle3_viz.ui.connection import connected
 from eagle3_viz.ui.lossless_tasks import (
@@ -28,7 +29,6 @@ REFRESH = 0.5  # seconds between updates of a check
 DRAFTING: tuple[Method, ...] = tuple(method for method in METHODS if method != "ar")
 RULES: tuple[Rule, ...] = ("topk", "sample")
 FORMATS = ("float32", "bfloat16")
-PROMPT = "Name a colour and say why you like it."
 MAX_PROMPT_CHARS = 2000
 TOP_P = 0.9
 
@@ -75,7 +75,7 @@ def _view() -> View:
 
 
 def _sampling_controls() -> None:
-    st.text_input("Prompt", PROMPT, MAX_PROMPT_CHARS, key="lossless_sampling_prompt")
+    st.text_input("Prompt", SAMPLING_PROMPT, MAX_PROMPT_CHARS, key="lossless_sampling_prompt")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         _methods("lossless_sampling_methods")
         st.pills(
@@ -142,7 +142,7 @@ def _asked_greedy() -> Steps | None:
 
 def _contrast_controls() -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.text_input("Prompt", PROMPT, MAX_PROMPT_CHARS, key="lossless_contrast_prompt")
+        st.text_input("Prompt", SAMPLING_PROMPT, MAX_PROMPT_CHARS, key="lossless_contrast_prompt")
         st.number_input("Seed", 0, 2**31 - 1, 0, key="lossless_contrast_seed", width=110)
 
 
@@ -155,7 +155,11 @@ def _asked_contrast() -> Steps | None:
 
 def _methods(key: str) -> None:
     st.multiselect(
-        "Methods", DRAFTING, default=["eagle3"], format_func=lambda name: TITLES[name], key=key
+        "Methods",
+        DRAFTING,
+        default=["eagle3"],
+        format_func=lambda name: METHOD_TITLES[name],
+        key=key,
     )
 
 

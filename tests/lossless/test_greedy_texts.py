@@ -19,8 +19,8 @@ TREE = DecodeConfig(shape=TreeShape(6, 1, 3), max_new_tokens=15, record="off")
 
 @pytest.mark.parametrize("config", [AR, TREE], ids=["ar", "tree"])
 def test_the_kept_logits_are_those_that_decided_each_token(config: DecodeConfig) -> None:
-    target, loaded = small_pair().target, small_pair().draft_for(config.method)
-    found = decided(target, None if loaded is None else loaded.draft, PREFIX.ids, config)
+    target, draft = small_pair().target, small_pair().draft(config.method)
+    found = decided(target, draft, PREFIX.ids, config)
     expected = stock_forward(stock_model(target), [*PREFIX.ids, *found.tokens])[0]
     torch.testing.assert_close(found.logits, expected[len(PREFIX.ids) : -1], rtol=1e-3, atol=1e-3)
     assert found.logits.argmax(-1).tolist() == list(found.tokens[1:])

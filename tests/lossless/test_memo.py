@@ -51,8 +51,7 @@ def config_of(method: Method, rule: str) -> DecodeConfig:
 
 
 def draft_of(method: Method) -> Draft | None:
-    loaded = small_pair().draft_for(method)
-    return None if loaded is None else loaded.draft
+    return small_pair().draft(method)
 
 
 def without_memo(method: Method, config: DecodeConfig) -> tuple[list, list[torch.Tensor]]:

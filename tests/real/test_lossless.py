@@ -10,19 +10,13 @@ from eagle3_viz.chat import encode_chat
 from eagle3_viz.config import DecodeConfig, TreeShape
 from eagle3_viz.decode import decode
 from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
-from eagle3_viz.presets import Preset, load_presets
+from eagle3_viz.presets import Preset, in_turn
 from eagle3_viz.records import Cycle
 
 pytestmark = pytest.mark.slow
 
 SHAPES = [TreeShape(4, 2, 2), TreeShape(8, 3, 4), TreeShape(16, 5, 4), TreeShape(60, 5, 10)]
 NEW_TOKENS = 64
-
-
-def prompts(count: int) -> list[Preset]:
-    """`count` prompts, taken from every domain in turn."""
-    domains = list(load_presets().values())
-    return [domains[i % len(domains)][i // len(domains)] for i in range(count)]
 
 
 def text_of(target, draft, preset: Preset, config: DecodeConfig) -> tuple[list[int], list[Cycle]]:
@@ -44,19 +38,19 @@ def assert_equal_text(target, draft, preset: Preset) -> None:
         assert tokens == autoregressive(target, preset), (preset.id, shape)
 
 
-@pytest.mark.parametrize("preset", prompts(4), ids=lambda preset: preset.id)
+@pytest.mark.parametrize("preset", in_turn(4), ids=lambda preset: preset.id)
 def test_greedy_text_equals_autoregression(preset, target, shipped) -> None:
     assert_equal_text(target, shipped, preset)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("preset", prompts(30), ids=lambda preset: preset.id)
-def test_greedy_text_equals_autoregression_on_thirty_prompts(preset, target, shipped) -> None:
+@pytest.mark.parametrize("preset", in_turn(30), ids=lambda preset: preset.id)
+def test_greedy_text_equals_autoregression_on_thirty_in_turn(preset, target, shipped) -> None:
     assert_equal_text(target, shipped, preset)
 
 
 def test_autoregression_equals_generate(target) -> None:
-    preset = prompts(1)[0]
+    preset = in_turn(1)[0]
     prompt = encode_chat(target.tokenizer, preset.prompt, preset.system)
     ids = target.tokenizer("", return_tensors="pt").input_ids.new_tensor([prompt])
     out = target.model.generate(ids, max_new_tokens=NEW_TOKENS, do_sample=False)
@@ -72,12 +66,12 @@ def assert_only_slower(target, draft, preset: Preset) -> None:
         assert sum(cycle.accepted for cycle in uncut) <= 0.02 * len(uncut)
 
 
-@pytest.mark.parametrize("preset", prompts(2), ids=lambda preset: preset.id)
+@pytest.mark.parametrize("preset", in_turn(2), ids=lambda preset: preset.id)
 def test_bad_drafts_change_the_speed_and_nothing_else(preset, target, shipped) -> None:
     assert_only_slower(target, shipped, preset)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("preset", prompts(10), ids=lambda preset: preset.id)
-def test_bad_drafts_change_only_the_speed_on_ten_prompts(preset, target, shipped) -> None:
+@pytest.mark.parametrize("preset", in_turn(10), ids=lambda preset: preset.id)
+def test_bad_drafts_change_only_the_speed_on_ten_in_turn(preset, target, shipped) -> None:
     assert_only_slower(target, shipped, preset)
