@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import Tab
+from tests.browser.conftest import ROOT, Tab, serving
 
 pytestmark = pytest.mark.browser
 
@@ -30,3 +31,16 @@ def test_dragging_p_changes_what_the_wrong_rules_commit_and_never_what_the_right
     tab.key("lossless_preset").locator("button", has_text="p = q").click()
     newest = tab.key("lossless_proposal").first  # the chart before it fades behind it
     expect(newest).to_contain_text("Some child is always accepted")
+
+
+def test_its_own_address_opens_it_in_the_app_on_a_server_that_nobody_visited(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with serving(ROOT / "app.py", tmp_path / "server.log") as url:
+        page = browser.new_page()
+        page.goto(f"{url}/lossless")
+        Tab(page).key("lossless_words").wait_for()
+        assert page.title() == "EAGLE-3 microscope"
+        expect(page.get_by_role("link", name="Live")).to_be_visible()
+        assert page.url == f"{url}/lossless"
+        page.close()
