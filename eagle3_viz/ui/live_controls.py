@@ -148,7 +148,7 @@ def run_controls(choices: tuple[PairChoice, ...]) -> None:
             rules_for(temperature, method),
             format_func=lambda name: RULE_TITLES[name],
             key="live_rule",
-            width=160,
+            width=280 if st.session_state.get("live_rule") == "typical" else 160,
             disabled=method == "ar" or temperature == 0,
             bind="query-params",
             help="At temperature 0 the rule is greedy. Otherwise the tree holds the draft's most "

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eagle3_viz.lossless.greedy_test import GreedyRun
 
 SHOWN_CELLS = 14
+P_VALUES = ("p_value", "p_corrected")  # of a wrong rule they have dozens of zeros
 
 
 def sampling(found: SamplingFound) -> None:
@@ -48,7 +49,15 @@ def sampling(found: SamplingFound) -> None:
         expected.append(sum(cell.expected for cell in rest))
         seen.append(sum(cell.seen for cell in rest))
     chart(cells_figure(labels, expected, seen, mode=theme()), "lossless_sampling_cells")
-    st.dataframe(table, hide_index=True, width="stretch", key="lossless_sampling_table")
+    st.dataframe(
+        table,
+        hide_index=True,
+        width="stretch",
+        key="lossless_sampling_table",
+        column_config={
+            name: st.column_config.NumberColumn(name, format="scientific") for name in P_VALUES
+        },
+    )
 
 
 def _sentences(sentences: Iterable[str]) -> None:
