@@ -31,9 +31,9 @@ from eagle3_viz.training.eagle3_objective import FC, HEAD, Eagle3Objective, fres
 from eagle3_viz.training.eagle3_product import architecture_for
 from eagle3_viz.training.features import FeatureStore
 from eagle3_viz.training.log import EvaluationRow, LogRow
+from eagle3_viz.training.process_group import joined
 from eagle3_viz.training.processes import cores, several
 from eagle3_viz.training.standardisation import feature_scale
-from eagle3_viz.training.texts import accelerator_for
 from eagle3_viz.training.trainer import TrainConfig, Trainer
 from eagle3_viz.training.vocabulary import DraftVocabulary
 
@@ -114,9 +114,8 @@ def train(
     return rows.found
 
 
-def measure(arguments: argparse.Namespace) -> None:
+def measure(arguments: argparse.Namespace, accelerator: Accelerator) -> None:
     """One process's part; the first one writes the row."""
-    accelerator = accelerator_for("cpu")
     features = FeatureStore(arguments.features)
     objective = objective_for(features, arguments.vocabulary, arguments.unroll)
     before = product_rate(objective, arguments.batch_tokens, accelerator)
@@ -179,8 +178,12 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     program = ["-m", "benchmarks.bench_train", *sys.argv[1:]]
-    with tempfile.TemporaryDirectory() as logs, several(arguments.processes, program, Path(logs)):
-        measure(arguments)
+    with (
+        tempfile.TemporaryDirectory() as logs,
+        several(arguments.processes, program, Path(logs)),
+        joined("cpu") as accelerator,
+    ):
+        measure(arguments, accelerator)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from accelerate import Accelerator
 from eagle3_viz.training.conversations import Conversation
 from eagle3_viz.training.eagle3_objective import Eagle3Objective, fresh_eagle3
 from eagle3_viz.training.features import FeatureStore, extract
+from eagle3_viz.training.process_group import joined
 from eagle3_viz.training.standardisation import feature_scale
 from eagle3_viz.training.trainer import Listener, TrainConfig, Trainer
 from eagle3_viz.training.vocabulary import choose_vocabulary
@@ -91,5 +92,6 @@ def start_process(
 
 if __name__ == "__main__":
     out, features, settings = sys.argv[1:]
-    assert Accelerator(cpu=True).num_processes == int(os.environ.get("WORLD_SIZE", "1"))
-    tiny_trainer(Path(out), FeatureStore(Path(features)), **json.loads(settings)).run()
+    with joined("cpu") as accelerator:
+        assert accelerator.num_processes == int(os.environ.get("WORLD_SIZE", "1"))
+        tiny_trainer(Path(out), FeatureStore(Path(features)), **json.loads(settings)).run()

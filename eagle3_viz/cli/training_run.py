@@ -32,9 +32,10 @@ from eagle3_viz.training.draft_provenance import Provenance, passes_of, steps_of
 from eagle3_viz.training.features import FeatureStore
 from eagle3_viz.training.log import EvaluationRow, LogRow, read_evaluations, read_log
 from eagle3_viz.training.optimizer import OPTIMIZER
+from eagle3_viz.training.process_group import joined
 from eagle3_viz.training.products import make_product
 from eagle3_viz.training.recipe import Product, Recipe
-from eagle3_viz.training.texts import Texts, accelerator_for, disk_need, make_features, read_texts
+from eagle3_viz.training.texts import Texts, disk_need, make_features, read_texts
 from eagle3_viz.training.trainer import TrainConfig, Trainer
 from eagle3_viz.training.vocabulary import coverage_by_domain
 
@@ -47,23 +48,21 @@ def run(args: argparse.Namespace) -> int:
 
     Ctrl-C ends at the next step, with a checkpoint that the same command goes on from.
     """
-    with as_failure(*_ERRORS):
-        accelerator = accelerator_for(args.device)
-        with _voice(accelerator) as stream:
-            pair = load_target(args, stream, accelerator.device)
-            texts = read_texts(args.data, args.heldout, pair.target, args.conversations)
-            store, heldout = _features(args, pair, texts, accelerator, stream)
-            recipe = _recipe(args)
-            made = make_product(recipe, pair.target, texts.train, store)
-            about = _Target(pair.target_source, template_sha256(pair.tokenizer))
-            del pair  # of the target, training needs what the product took over
-            job = _Job(args, recipe, about, texts, made)
-            progress = job.train(store, heldout, accelerator, stream)
-            if progress.tokens < args.tokens:
-                print("Stopped; the same command goes on from the checkpoint.", file=stream)
-                return INTERRUPTED
-            if accelerator.is_main_process:
-                print(aligned(job.summary(progress), sys.stdout))
+    with as_failure(*_ERRORS), joined(args.device) as accelerator, _voice(accelerator) as stream:
+        pair = load_target(args, stream, accelerator.device)
+        texts = read_texts(args.data, args.heldout, pair.target, args.conversations)
+        store, heldout = _features(args, pair, texts, accelerator, stream)
+        recipe = _recipe(args)
+        made = make_product(recipe, pair.target, texts.train, store)
+        about = _Target(pair.target_source, template_sha256(pair.tokenizer))
+        del pair  # of the target, training needs what the product took over
+        job = _Job(args, recipe, about, texts, made)
+        progress = job.train(store, heldout, accelerator, stream)
+        if progress.tokens < args.tokens:
+            print("Stopped; the same command goes on from the checkpoint.", file=stream)
+            return INTERRUPTED
+        if accelerator.is_main_process:
+            print(aligned(job.summary(progress), sys.stdout))
     return 0
 
 

@@ -6,19 +6,14 @@ import random
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
-import torch
-from accelerate import Accelerator, InitProcessGroupKwargs
+from accelerate import Accelerator
 
 from eagle3_viz.target import TargetModel
 from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.conversations import Conversation, read_conversations
 from eagle3_viz.training.features import FeatureStore, Report, bytes_needed, extract
-
-# Processes wait for each other while shards are made and drafts are written.
-PATIENCE = timedelta(hours=24)
 
 
 @dataclass(frozen=True)
@@ -42,18 +37,6 @@ def read_texts(
     if limit is not None and limit < len(found):
         found = random.Random(0).sample(found, limit)
     return Texts(found, read_conversations(heldout, target.vocab_size))
-
-
-def accelerator_for(device: str | None) -> Accelerator:
-    """The link between the processes of a job, on GPUs where there are any.
-
-    Of several processes each takes a GPU of its own, one alone takes the one that `device` names.
-    """
-    patience = InitProcessGroupKwargs(timeout=PATIENCE)
-    cpu = device == "cpu" or not torch.cuda.is_available()
-    if device and ":" in device and not cpu:
-        torch.cuda.set_device(device)
-    return Accelerator(cpu=cpu, kwargs_handlers=[patience])
 
 
 def disk_need(texts: Texts, target: TargetModel, folder: Path) -> tuple[int, int]:
