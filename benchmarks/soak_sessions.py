@@ -1,0 +1,219 @@
+"""Eight browsers at one server, clicking at random: does each see only its own run?
+
+    python -m benchmarks.soak_sessions [--sessions 8] [--minutes 3] [--seed 0]
+
+Every browser writes a prompt of its own and runs, pauses, steps, stops, scrubs and changes pages.
+Checked all the time: what a browser shows belongs to its own prompt, the positions in the queue
+count from one without gaps, no console error, no Traceback in the server's log. At the end: the
+memory of the server before and after. The exit status is 1 when anything was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+TOPICS = ("rivers", "clocks", "bridges", "violins", "deserts", "kettles", "glaciers", "lanterns")
+BUTTONS = ("live_run", "live_pause", "live_step", "live_stop")
+PAGES = ("Live", "Trace", "Acceptance", "Lossless", "Library")
+QUEUED = re.compile(r"Queued, position (\d+)")
+TROUBLE = re.compile(r"Traceback|deprecat", re.IGNORECASE)
+SETTLED = 5.0  # seconds in which the positions shown have to agree once
+QUIET = 15.0  # seconds after the last browser went, for the grace of abandoned runs
+
+
+@dataclass
+class Visitor:
+    """One browser and what it asked for."""
+
+    page: Page
+    topic: str
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def prompt(self) -> str:
+        return f"Write a short note about {self.topic}."
+
+    def key(self, name: str) -> Locator:
+        return self.page.locator(f".st-key-{name}")
+
+    def status(self) -> str:
+        place = self.key("live_placeholder").or_(self.key("live_status"))
+        return place.first.text_content(timeout=5000) or "" if place.count() else ""
+
+
+def visit(browser: Browser, url: str, topic: str) -> Visitor:
+    """Open the Live page in a browser of its own and write the prompt."""
+    page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    visitor = Visitor(page, topic)
+    page.on("console", lambda m: visitor.errors.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: visitor.errors.append(str(error)))
+    page.goto(f"{url}/?live_max_tokens=48")
+    write_prompt(visitor)
+    return visitor
+
+
+def write_prompt(visitor: Visitor) -> None:
+    box = visitor.key("live_prompt").locator("textarea")
+    box.wait_for(timeout=60_000)
+    box.fill(visitor.prompt)
+    box.press("Control+Enter")
+
+
+def act(visitor: Visitor, dice: random.Random) -> str:
+    """One click of a random kind; returns its name."""
+    on_live = visitor.key("live_run").count() > 0
+    kinds = ["button"] * 6 + ["scrub", "page"] if on_live else ["page"]
+    match dice.choice(kinds):
+        case "button":
+            name = dice.choice(BUTTONS)
+            button = visitor.key(name).locator("button").first
+            if button.is_enabled(timeout=5000):
+                button.click(timeout=5000)
+            return name
+        case "scrub":
+            slider = visitor.key("live_view").get_by_role("slider", name="Cycle")
+            if slider.count():
+                slider.first.press(dice.choice(("Home", "End", "ArrowLeft", "PageUp")))
+            return "scrub"
+        case _:
+            name = dice.choice(PAGES) if on_live else "Live"
+            visitor.page.get_by_role("link", name=name, exact=True).first.click(timeout=10_000)
+            if name == "Live":
+                visitor.key("live_run").wait_for(timeout=30_000)
+            return name
+
+
+def foreign_words(visitor: Visitor) -> list[str]:
+    """Prompts of other visitors that this one's Live page shows."""
+    main = visitor.page.locator(".stMain").first.text_content(timeout=10_000) or ""
+    others = (topic for topic in TOPICS if topic != visitor.topic)
+    return [topic for topic in others if f"note about {topic}" in main]
+
+
+def positions(visitors: list[Visitor]) -> list[int]:
+    """The places in the queue that are on the screens now."""
+    found = (QUEUED.search(visitor.status()) for visitor in visitors)
+    return sorted(int(match[1]) for match in found if match)
+
+
+def positions_agree(visitors: list[Visitor]) -> bool:
+    """Whether within `SETTLED` seconds the screens show the places 1, 2, ... once each.
+
+    A screen may lag behind the queue by its refresh; a tab that left the Live page has a job of
+    which no screen tells. So: no place twice.
+    """
+    deadline = time.monotonic() + SETTLED
+    while time.monotonic() < deadline:
+        seen = positions(visitors)
+        if len(set(seen)) == len(seen) and (not seen or seen[0] >= 1):
+            return True
+        time.sleep(0.3)
+    return False
+
+
+def soak(visitors: list[Visitor], minutes: float, dice: random.Random) -> list[str]:
+    """Click until the time is over; returns what was wrong."""
+    wrong: list[str] = []
+    done: Counter[str] = Counter()
+    end, round_ = time.monotonic() + 60 * minutes, 0
+    while time.monotonic() < end:
+        visitor = dice.choice(visitors)
+        done[act(visitor, dice)] += 1
+        wrong += [f"{visitor.topic} shows {other}" for other in foreign_words(visitor)]
+        round_ += 1
+        if round_ % 10 == 0 and not positions_agree(visitors):
+            wrong.append(f"positions in the queue: {positions(visitors)}")
+    print(", ".join(f"{count} {name}" for name, count in sorted(done.items())))
+    return wrong
+
+
+def megabytes(server: subprocess.Popen[bytes]) -> float:
+    """Resident memory of the server, as Linux counts it."""
+    found = re.search(r"VmRSS:\s*(\d+) kB", Path(f"/proc/{server.pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1e3
+
+
+def warm(visitor: Visitor) -> None:
+    """One whole run, so that the pair is loaded before memory is read."""
+    visitor.key("live_run").locator("button").first.click()
+    visitor.key("live_download").wait_for(timeout=120_000)
+
+
+def watch(url: str, server: subprocess.Popen[bytes], arguments: argparse.Namespace) -> list[str]:
+    """The whole visit: warm-up, soak, farewell. Returns what was wrong."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        visitors = [visit(browser, url, topic) for topic in TOPICS[: arguments.sessions]]
+        warm(visitors[0])
+        before = megabytes(server)
+        wrong = soak(visitors, arguments.minutes, random.Random(arguments.seed))
+        during = megabytes(server)
+        browser.close()
+        wrong += [f"{v.topic}: console: {error}" for v in visitors for error in v.errors]
+    time.sleep(QUIET)
+    print(
+        f"server memory: {before:.0f} MB before, {during:.0f} MB at the end of the clicking, "
+        f"{megabytes(server):.0f} MB {QUIET:.0f} s after the last browser went"
+    )
+    return wrong
+
+
+def wait_until_healthy(url: str) -> None:
+    for _ in range(300):
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise SystemExit(f"no answer from {url}")
+
+
+def main() -> int:
+    """Serve the app, send the browsers, report."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--sessions", type=int, default=len(TOPICS), choices=range(1, 9))
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    with tempfile.TemporaryFile() as log:
+        server = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            wait_until_healthy(url)
+            wrong = watch(url, server, arguments)
+        finally:
+            server.terminate()
+            server.wait(timeout=10)
+        log.seek(0)
+        said = log.read().decode(errors="replace")
+    if TROUBLE.search(said):
+        wrong.append(said[-2000:])
+    print("\n".join(wrong) or "nothing was wrong")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
