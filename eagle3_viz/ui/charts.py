@@ -15,6 +15,9 @@ def theme() -> Mode:
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
-def chart(figure: go.Figure, key: str) -> None:
-    """As wide as its column, without buttons that would send data elsewhere."""
-    st.plotly_chart(figure, key=key, config=CHART, width="stretch")
+def chart(figure: go.Figure, key: str, alt: str | None = None) -> None:
+    """As wide as its column, without buttons that would send data elsewhere.
+
+    `alt` says what it shows to whoever cannot see it.
+    """
+    st.plotly_chart(figure, key=key, config=CHART, width="stretch", alt=alt)

@@ -1,0 +1,1 @@
+"""One run in the words and formulas of other projects."""
