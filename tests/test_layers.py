@@ -25,6 +25,7 @@ ABOVE_ENGINE = {
         "trace_columns",
         "trace_provenance",
         "cycle_view",
+        "analysis",
         "metrics",
         "run",
         "suite",
