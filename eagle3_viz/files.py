@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +17,19 @@ LOCK = ".lock"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside `path`, flush to the disk, rename: a crash leaves the old file or the new."""
-    # Processes of one job may write the same file at the same time.
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with partial.open("wb") as file:
-        file.write(content)
-    flush(partial)
-    partial.replace(path)
+    """Write beside `path`, flush to the disk, rename: a crash leaves the old file or the new.
+
+    An error leaves nothing beside them. Raises OSError when writing fails.
+    """
+    # Threads and processes may write the same file at the same time.
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+    try:
+        with partial.open("xb") as file:
+            file.write(content)
+        flush(partial)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def flush(path: Path) -> None:

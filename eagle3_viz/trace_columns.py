@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
+from eagle3_viz import trace_limits
 from eagle3_viz.records import (
     Cycle,
     Distributions,
@@ -121,6 +122,13 @@ SCHEMA = pa.schema(
     ]
 )
 
+OUTLINE = [
+    name
+    for name in SCHEMA.names
+    if not name.startswith(("node_", "pool_")) and name not in ("draws", "distributions", "miss")
+]
+"""The columns that a summary needs. Those left out hold nearly all bytes of a trace."""
+
 
 def to_table(cycles: Sequence[Cycle]) -> pa.Table:
     """The cycles under `SCHEMA`. Raises ValueError when an array has another dtype than that."""
@@ -185,31 +193,48 @@ def _distributions_row(d: Distributions) -> dict[str, object]:
 
 
 def from_table(table: pa.Table) -> list[Cycle]:
-    """Cycles of a table that has `SCHEMA`.
+    """Cycles of a table that has `SCHEMA`, or its `OUTLINE` alone: then as a run recorded "off".
 
-    Raises ValueError when the arrays of one row disagree in length or an origin is unknown.
+    Raises ValueError when a list is too long, the arrays of one row disagree in length or an
+    origin is unknown.
     """
+    trace_limits.check_lists(table)
     scalars = {name: table.column(name).to_pylist() for name in _SCALARS}
-    lists = {n: table.column(n).to_pylist() for n in ("tokens", "origins", "path", "draws")}
-    nodes = list(_records(table, "node_", NODE_TYPES, Nodes))
-    pools = list(_records(table, "pool_", POOL_TYPES, Pool))
-    distributions = table.column("distributions").to_pylist()
-    misses = table.column("miss").to_pylist()
+    tokens, origins, path = (table.column(n).to_pylist() for n in ("tokens", "origins", "path"))
+    recorded = _recorded(table) if "miss" in table.column_names else [{}] * table.num_rows
     return [
         Cycle(
             **{name: column[row] for name, column in scalars.items() if name != "finish"},
             finish=cast(Finish | None, scalars["finish"][row]),
-            tokens=tuple(lists["tokens"][row]),
-            origins=tuple(Origin(o) for o in lists["origins"][row]),
-            path=tuple(lists["path"][row]),
-            draws=tuple(lists["draws"][row]),
+            tokens=tuple(tokens[row]),
+            origins=tuple(Origin(o) for o in origins[row]),
+            path=tuple(path[row]),
             timing=timing,
-            nodes=nodes[row],
-            pool=pools[row],
-            distributions=tuple(_distributions(d) for d in distributions[row]),
-            miss=None if misses[row] is None else Miss(**misses[row]),
+            **recorded[row],
         )
         for row, timing in enumerate(_timings(table))
+    ]
+
+
+def _recorded(table: pa.Table) -> list[dict[str, Any]]:
+    """What an outline leaves out, a row a cycle."""
+    rows = zip(
+        table.column("draws").to_pylist(),
+        _records(table, "node_", NODE_TYPES, Nodes),
+        _records(table, "pool_", POOL_TYPES, Pool),
+        table.column("distributions").to_pylist(),
+        table.column("miss").to_pylist(),
+        strict=True,
+    )
+    return [
+        {
+            "draws": tuple(draws),
+            "nodes": nodes,
+            "pool": pool,
+            "distributions": tuple(_distributions(d) for d in distributions),
+            "miss": None if miss is None else Miss(**miss),
+        }
+        for draws, nodes, pool, distributions, miss in rows
     ]
 
 

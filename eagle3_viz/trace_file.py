@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import secrets
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +16,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eagle3_viz import trace_check, trace_columns, trace_provenance
+from eagle3_viz.files import write_atomically
 from eagle3_viz.trace import FORMAT_VERSION, Trace
 
 FORMAT_NAME = "eagle3_viz trace"
 MAX_FILE_BYTES = 256 * 2**20
-MAX_METADATA_BYTES = 64 * 2**20
-MAX_UNPACKED_BYTES = 2**30
+MAX_METADATA_BYTES = 32 * 2**20
+MAX_UNPACKED_BYTES = 256 * 2**20
 MAX_CYCLES = 100_000
-_BATCH_ROWS = 256
+TOO_LARGE = (
+    "the trace file unpacks into more memory than there is for it; record fewer cycles or a lower "
+    "record level"
+)
+_BATCH_ROWS = 64
 _MAGIC = b"PAR1"
 _NAME, _VERSION, _PROVENANCE = b"format", b"format_version", b"provenance"
 
@@ -44,7 +48,7 @@ def save(trace: Trace, path: Path | str) -> None:
     data = to_bytes(trace)
     target = destination(path)
     try:
-        _replace(target, data)
+        write_atomically(target, data)
     except OSError as error:  # about the temporary file, whose name means nothing to the caller
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
@@ -62,27 +66,26 @@ def destination(path: Path | str) -> Path:
     return target
 
 
-def _replace(target: Path, data: bytes) -> None:
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def load(path: Path | str) -> Trace:
     """The trace in the file at `path`. Raises TraceFileError."""
-    path = Path(path)
+    return from_bytes(_content(Path(path)))
+
+
+def outline(path: Path | str) -> Trace:
+    """The trace at `path` as if it had been recorded "off": enough for a summary, and quick.
+
+    What is left out is neither read nor checked. Raises TraceFileError.
+    """
+    return _parsed(_content(Path(path)), trace_columns.OUTLINE)
+
+
+def _content(path: Path) -> bytes:
     try:
         size = path.stat().st_size
         if not path.is_file():
             raise TraceFileError(f"{str(path)!r} is not a regular file; choose a trace file")
         _check_size(size)
-        return from_bytes(path.read_bytes())
+        return path.read_bytes()
     except OSError as error:
         raise TraceFileError(
             f"{str(path)!r} cannot be read: {error.strerror}; check that the file exists"
@@ -117,27 +120,35 @@ def to_bytes(trace: Trace) -> bytes:
 
 def from_bytes(data: bytes) -> Trace:
     """The trace in the content of a trace file. Raises TraceFileError."""
+    return _parsed(data, trace_columns.SCHEMA.names)
+
+
+def _parsed(data: bytes, columns: list[str]) -> Trace:
+    """The trace in `data` with what `columns` of its cycles hold."""
     _check_size(len(data))
     _check_frame(data)
     try:
         with pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True) as parquet:
             provenance = _check_layout(parquet)
-            table = _read_bounded(parquet)
+            table = _read_bounded(parquet, columns)
             table.validate(full=True)
         trace = trace_provenance.loads(provenance)
         trace.cycles.extend(trace_columns.from_table(table))
         trace_check.check(trace)
     except TraceFileError:
         raise
-    except (ValueError, pa.ArrowException, OSError, MemoryError) as error:
+    except MemoryError as error:
+        raise TraceFileError(TOO_LARGE) from error
+    except (ValueError, pa.ArrowException, OSError) as error:
         raise TraceFileError(
-            f"the trace file is damaged or was altered: {_first_line(error)}; save or download it "
+            f"the trace file is damaged or was altered: {first_line(error)}; save or download it "
             "again"
         ) from error
     return trace
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error says, fit for one sentence."""
     return (str(error) or type(error).__name__).splitlines()[0][:300]
 
 
@@ -205,10 +216,10 @@ def _check_volume(metadata: pq.FileMetaData) -> None:
             )
 
 
-def _read_bounded(parquet: pq.ParquetFile) -> pa.Table:
-    """All rows, given up once they exceed `MAX_UNPACKED_BYTES`, whatever the footer declared."""
+def _read_bounded(parquet: pq.ParquetFile, columns: list[str]) -> pa.Table:
+    """Columns of all rows, given up once they exceed `MAX_UNPACKED_BYTES` whatever was declared."""
     batches, size = [], 0
-    for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
+    for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
         batches.append(batch)
         size += batch.nbytes
         if size > MAX_UNPACKED_BYTES:
@@ -216,7 +227,8 @@ def _read_bounded(parquet: pq.ParquetFile) -> pa.Table:
                 f"the trace file unpacks into more than the allowed {MAX_UNPACKED_BYTES} bytes; "
                 "record fewer cycles or a lower record level"
             )
-    return pa.Table.from_batches(batches, trace_columns.SCHEMA)
+    schema = pa.schema([trace_columns.SCHEMA.field(name) for name in columns])
+    return pa.Table.from_batches(batches, schema)
 
 
 def _check_schema(found: pa.Schema) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass
 from types import UnionType
@@ -17,34 +18,60 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from eagle3_viz.records import Prefill
 from eagle3_viz.trace import Header, Trace
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
 
 def dumps(trace: Trace) -> str:
     """Header, prefill and token bytes of `trace`. Raises TypeError when `config` is not JSON."""
-    return json.dumps(
-        {
-            "header": asdict(trace.header),
-            "prefill": None if trace.prefill is None else asdict(trace.prefill),
-            "token_bytes": {
-                str(token): base64.b64encode(data).decode("ascii")
-                for token, data in trace.token_bytes.items()
-            },
+    return json.dumps(to_json(trace), ensure_ascii=False, allow_nan=False)
+
+
+def to_json(trace: Trace) -> dict[str, Any]:
+    """The same as values of JSON."""
+    return {
+        "header": asdict(trace.header),
+        "prefill": None if trace.prefill is None else asdict(trace.prefill),
+        "token_bytes": {
+            str(token): base64.b64encode(data).decode("ascii")
+            for token, data in trace.token_bytes.items()
         },
-        ensure_ascii=False,
-    )
+    }
 
 
 def loads(text: str) -> Trace:
     """A trace without cycles. Raises ValueError naming the field that is wrong."""
-    try:
-        data = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("the provenance JSON is nested too deeply") from error
+    return from_json(parsed(text, "provenance"))
+
+
+def from_json(data: Any) -> Trace:
+    """The trace without cycles of what `parsed` returned. Raises ValueError naming the field."""
     parts = _members(data, {"header", "prefill", "token_bytes"}, "provenance")
     return Trace(
         header=_typed(Header, parts["header"], "header"),
         prefill=_typed(Prefill | None, parts["prefill"], "prefill"),
         token_bytes=_token_bytes(parts["token_bytes"]),
     )
+
+
+def parsed(text: str, what: str) -> Any:
+    """The values of a JSON text, strictly: no NaN or Infinity, no half of a surrogate pair.
+
+    Raises ValueError with `what` it was the text of.
+    """
+
+    def refused(constant: str) -> Any:
+        raise ValueError(f"the {what} holds {constant}, which is no JSON")
+
+    try:
+        data = json.loads(text, parse_constant=refused)
+        # An escape can spell a half that no file and no page can hold.
+        if _SURROGATE.search(text):
+            json.dumps(data, ensure_ascii=False).encode("utf-8")
+    except RecursionError as error:
+        raise ValueError(f"the {what} JSON is nested too deeply") from error
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the {what} holds half a surrogate pair, which is no text") from error
+    return data
 
 
 def _token_bytes(data: Any) -> dict[int, bytes]:
@@ -83,6 +110,6 @@ def _typed(kind: Any, data: Any, where: str) -> Any:
         return data
     if kind is object or (origin is None and type(data) is kind):
         return data
-    if kind is float and type(data) is int:
+    if kind is float and type(data) is int and abs(data) < 2**53:
         return float(data)
     raise ValueError(f"{where}: expected {kind}, found {type(data).__name__} {str(data)[:60]!r}")

@@ -9,7 +9,7 @@ import os
 import random
 import stat
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ import pytest
 
 from eagle3_viz import trace_columns, trace_file
 from eagle3_viz.config import RULES, TreeShape
-from eagle3_viz.records import Cycle, Nodes, NodeState
+from eagle3_viz.records import Cycle, Nodes
 from eagle3_viz.trace import FORMAT_VERSION, Trace
 from eagle3_viz.trace_file import TraceFileError, from_bytes, load, save, to_bytes
+from tests.altered_traces import rewritten, with_nodes
 from tests.synthetic import make_trace
 
 
@@ -162,19 +163,6 @@ def test_a_write_that_fails_names_the_path_asked_for(
     assert failed.value.filename == str(tmp_path / "run.parquet")
 
 
-def rewritten(
-    data: bytes, *, table: pa.Table | None = None, metadata: dict[bytes, bytes] | None = None
-) -> bytes:
-    """The trace file `data` with another table or metadata."""
-    source = pq.ParquetFile(pa.BufferReader(data))
-    table = source.read() if table is None else table
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, table.schema, store_schema=False) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata({**source.metadata.metadata, **(metadata or {})})
-    return sink.getvalue().to_pybytes()
-
-
 def refused(data: bytes, match: str) -> None:
     with pytest.raises(TraceFileError, match=match):
         from_bytes(data)
@@ -301,77 +289,6 @@ def test_altered_provenance_is_refused_by_field(
 @pytest.mark.parametrize("text", [b"", b"{", b"[" * 100_000, b"\xff", b"null", b"9" * 9_000])
 def test_provenance_that_is_no_json_object_is_refused(text: bytes) -> None:
     refused(rewritten(to_bytes(make_trace()), metadata={b"provenance": text}), "damaged or was")
-
-
-def with_nodes(trace: Trace, **columns: Callable[[np.ndarray], np.ndarray]) -> Trace:
-    """The trace with columns of its first cycle's nodes changed."""
-    cycle = trace.cycles[0]
-    assert cycle.nodes is not None
-    changed = {name: change(getattr(cycle.nodes, name).copy()) for name, change in columns.items()}
-    return with_cycle(trace, nodes=replace(cycle.nodes, **changed))
-
-
-def with_cycle(trace: Trace, **changes: Any) -> Trace:
-    return replace(trace, cycles=[replace(trace.cycles[0], **changes), *trace.cycles[1:]])
-
-
-def put(index: int, value: float) -> Callable[[np.ndarray], np.ndarray]:
-    def change(array: np.ndarray) -> np.ndarray:
-        array[index] = value
-        return array
-
-    return change
-
-
-BROKEN: dict[str, tuple[Callable[[Trace], Trace], str]] = {
-    "parent after child": (lambda t: with_nodes(t, parent=put(1, 5)), "parent is out of order"),
-    "second root": (lambda t: with_nodes(t, parent=put(2, -1)), "without parent"),
-    "depth": (lambda t: with_nodes(t, depth=put(3, 7)), "depth"),
-    "state": (lambda t: with_nodes(t, state=put(9, 9)), "state"),
-    "pruned node": (lambda t: with_nodes(t, state=put(9, NodeState.PRUNED)), "state"),
-    "accepted off the path": (
-        lambda t: with_nodes(t, state=put(9, NodeState.ACCEPTED)),
-        "not the path",
-    ),
-    "pool index": (lambda t: with_nodes(t, pool_index=put(1, 999)), "outside the pool"),
-    "pool token": (lambda t: with_nodes(t, pool_index=put(1, 1)), "another token"),
-    "probability": (lambda t: with_nodes(t, p_raw=put(1, 1.5)), "p_raw holds a value outside"),
-    "root": (lambda t: with_cycle(t, root=0), "node 0 alone must be the root"),
-    "prefix": (lambda t: with_cycle(t, prefix_length=3), "expected prefix_length"),
-    "index": (lambda t: with_cycle(t, index=3), "expected index 0, found 3"),
-    "origins": (lambda t: with_cycle(t, origins=()), "0 origins"),
-    "path": (lambda t: with_cycle(t, path=(0, 99)), "path"),
-    "empty path": (lambda t: with_cycle(t, path=()), "path"),
-    "verified": (lambda t: with_cycle(t, verified=11), "11 verified, but 10 nodes"),
-    "drafted": (lambda t: with_cycle(t, drafted=3), "3 drafted, but 52 candidates"),
-    "cut without end": (lambda t: with_cycle(t, cut=True), "cut"),
-    "finish": (lambda t: with_cycle(t, finish="tired"), "unknown finish"),
-    "ended before": (lambda t: with_cycle(t, finish="eos"), "already ended at cycle 0"),
-    "timing": (
-        lambda t: with_cycle(t, timing=replace(t.cycles[0].timing, verify=math.nan)),
-        "timing",
-    ),
-    "miss": (lambda t: with_cycle(t, miss=replace(t.cycles[0].miss, node=10)), "miss names"),
-    "distribution": (
-        lambda t: with_cycle(t, distributions=(replace(t.cycles[0].distributions[0], node=-1),)),
-        "distributions name no node",
-    ),
-    "no prefill": (lambda t: replace(t, prefill=None), "must have a prefill"),
-}
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_invariant_is_refused_on_both_ways(
-    monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
-    change, match = BROKEN[case]
-    trace = change(make_trace())
-    with pytest.raises(ValueError, match=match):
-        to_bytes(trace)
-    with monkeypatch.context() as unchecked:
-        unchecked.setattr(trace_file.trace_check, "check", lambda _: None)
-        data = to_bytes(trace)
-    refused(data, match)
 
 
 def test_an_array_of_another_dtype_is_not_saved() -> None:
