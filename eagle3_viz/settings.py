@@ -34,6 +34,11 @@ RULE_TITLES: dict[Rule, str] = {
 LEVELS: tuple[RecordLevel, ...] = ("full", "outcomes", "off")
 
 
+def method_title(method: str) -> str:
+    """How a method is called on the screen; one that is not known by its own name."""
+    return {str(name): title for name, title in METHOD_TITLES.items()}.get(method, method)
+
+
 def rules_for(temperature: float, method: Method) -> tuple[Rule, ...]:
     """The rules that fit: temperature 0 is greedy, and a copied text cannot be drawn from q."""
     if temperature == 0:

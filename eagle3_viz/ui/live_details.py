@@ -12,7 +12,7 @@ from eagle3_viz.figures.histogram import accepted_per_cycle
 from eagle3_viz.figures.timings import time_per_cycle
 from eagle3_viz.records import Cycle
 from eagle3_viz.trace import Header, ModelSource, Trace
-from eagle3_viz.ui import live_state
+from eagle3_viz.ui import live_save, live_state
 from eagle3_viz.ui.charts import chart, theme
 from eagle3_viz.ui.live_state import View
 from eagle3_viz.wording import counted
@@ -42,8 +42,10 @@ def draw(trace: Trace, state: View) -> None:
     if not trace.header.lossless:
         st.warning(NOT_LOSSLESS, icon=":material/warning:")
     if not trace.cycles:
-        with st.container(key="live_selection"):
+        with st.container(horizontal=True, key="live_selection"):
             _download(trace)
+            live_save.button(trace)
+        live_save.tell(trace)
         _about(trace.header)
         return
     cycle = trace.cycles[-1 if state.cycle is None else min(state.cycle, len(trace.cycles) - 1)]
@@ -53,6 +55,8 @@ def draw(trace: Trace, state: View) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", key="live_selection"):
         _twins(trace, cycle, node)
         _download(trace)
+        live_save.button(trace)
+    live_save.tell(trace)
     with st.container(key="live_sentence", gap=None):
         st.text(node_sentence(trace, cycle.index, node))
         if _drafted(trace) and node == stop_node(cycle):

@@ -1,0 +1,21 @@
+"""What a file that somebody uploads may be: a trace as Parquet or as JSON."""
+
+from __future__ import annotations
+
+from eagle3_viz import trace_file, trace_json
+from eagle3_viz.trace import Trace
+from eagle3_viz.trace_file import TraceFileError
+
+
+def trace_in(data: bytes) -> Trace:
+    """The trace in the content of a file, whatever the file is called. Raises TraceFileError."""
+    if is_json(data):
+        return trace_json.loads(data)
+    if not data:
+        raise TraceFileError("the file is empty; choose a trace this program saved")
+    return trace_file.from_bytes(data)
+
+
+def is_json(data: bytes) -> bool:
+    """Whether `data` begins as a JSON object does."""
+    return data[:64].lstrip().startswith(b"{")
