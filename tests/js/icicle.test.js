@@ -100,7 +100,7 @@ test("words tell the cumulative probability beside q", () => {
     icicleWords(tree.get(2), "·blue"),
     "·blue, depth 2: cumulative draft probability 0.125, q 0.250 after its parent; not reached.",
   );
-  assert.match(icicleWords(tree.get(0), "·the"), /root/);
+  assert.match(icicleWords(tree.get(0), "·the"), /: the root, decided/);
 });
 
 test("arrow keys go to the parent, down the committed path and along a row", () => {
@@ -129,10 +129,12 @@ test("walking right reaches every node of a row", () => {
   assert.deepEqual(new Set(seen), new Set(first.map(({ id }) => id)));
 });
 
-test("a label is cut to what fits and left out where no character does", () => {
+test("a label is cut to what fits and left out where that tells nothing", () => {
   const widthOf = (text) => [...text].length * 7;
   assert.equal(fittedText("hello", 35, widthOf), "hello");
   assert.equal(fittedText("hello", 34, widthOf), "hel…");
-  assert.equal(fittedText("🙂🙂🙂", 14, widthOf), "🙂…");
-  assert.equal(fittedText("hello", 13, widthOf), "");
+  assert.equal(fittedText("🙂🙂🙂🙂", 21, widthOf), "🙂🙂…");
+  assert.equal(fittedText("hello", 20, widthOf), "");
+  assert.equal(fittedText("a", 7, widthOf), "a");
+  assert.equal(fittedText("a", 6, widthOf), "");
 });

@@ -75,7 +75,7 @@ test("cells fit the room or keep their smallest size, and words stand only besid
       const { cell, nodesAt, top, wide, step } = maskLayout(size, width, height);
       const fits = nodesAt + size * cell <= width && top + size * cell <= height;
       assert.ok(fits || cell === 3, `${size} nodes in ${width} x ${height}`);
-      assert.ok(cell <= 18 && cell * step >= 11);
+      assert.ok(cell <= 22 && cell * step >= 11);
       if (wide) assert.ok(cell >= 11);
     }
   }

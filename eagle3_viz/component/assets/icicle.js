@@ -16,7 +16,7 @@ const SLIVER = 4; // px; narrower nodes are drawn without an outline
 
 const ICICLE_NOTE =
   "A node is as wide as its cumulative draft probability, the product of q along its path. " +
-  "A gap is what the draft did not propose.";
+  "Gaps belong to tokens that are not in the tree.";
 
 // q of each child. The decided token has a share of its own only where no sibling is that token.
 function childShares(tree, children) {
@@ -91,7 +91,7 @@ export class IcicleView {
   // `state`: { store, cycle, tree, node, width, height }
   show(state) {
     const { store, cycle, tree, width, height } = state;
-    const key = [store.run, cycle.i, tree.size, width, height].join("|");
+    const key = [store.run, store.revision, cycle.i, tree.size, width, height].join("|");
     this.state = state;
     if (key !== this.drawn) {
       this.drawn = key;
@@ -167,8 +167,10 @@ export class IcicleView {
     const bold = !isSmall(node.state);
     const widthOf = (text, size = 12) => this.measure(text, size, bold);
     const room = limit - left - 12;
-    const mark = ICICLE_MARKS[node.state] ? `${ICICLE_MARKS[node.state]} ` : "";
-    const text = fittedText(mark + this.state.store.label(node.token), room, widthOf);
+    const mark = ICICLE_MARKS[node.state] ?? "";
+    const widthOfMark = mark ? widthOf(`${mark} `) : 0;
+    const label = fittedText(this.state.store.label(node.token), room - widthOfMark, widthOf);
+    const text = mark && widthOf(mark) <= room ? `${mark} ${label}` : label;
     if (text === "") return [];
     const middle = (top + bottom) / 2;
     const y = middle + (twoLines ? -2.5 : 4.2);
@@ -189,15 +191,15 @@ export class IcicleView {
     }
     const entry = [this.focused, chosen, 0].find((id) => this.boxes.has(id));
     this.boxes.get(entry).setAttribute("tabindex", 0);
-    this.point(this.boxes.has(chosen) ? chosen : null);
+    this.point(this.boxes.has(chosen) ? this.place(chosen) : null);
     this.tell(null);
   }
 
   // A sliver cannot show its outline: a mark below it says where the chosen node is.
-  point(id) {
-    const place = id === null ? null : this.place(id);
-    this.pointer.toggleAttribute("hidden", place === null);
-    if (!place) return;
+  point(place) {
+    const shown = place !== null && place.right - place.left < 2 * SLIVER;
+    this.pointer.toggleAttribute("hidden", !shown);
+    if (!shown) return;
     const middle = (place.left + place.right) / 2;
     this.pointer.setAttribute("d", `M${middle} ${place.bottom - 1}l4 6.5h-8z`);
   }

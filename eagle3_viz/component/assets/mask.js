@@ -5,16 +5,20 @@ import { svg } from "./dom.js";
 import { PREFIX, maskRows, maskWords } from "./mask_words.js";
 import { TabFrame, fittedText } from "./tab_frame.js";
 
-const CELL_MAX = 18; // px
+const CELL_MAX = 22; // px
 const CELL_MIN = 3;
 const READABLE = 11; // px of a row that can carry words
 const PREFIX_CELLS = 3; // the prefix is drawn this many cells wide, however long it is
-const GUTTER = { wide: 158, narrow: 46 };
+const GUTTER = { wide: 158, narrow: 60 };
 const COLUMN_HEADS = 36;
+const TICKS = [1, 2, 5, 10, 20, 50, 100];
+const BETWEEN = 6; // px between two numbers above the columns
 
 const MASK_NOTE =
   "Rows ask, columns are asked: a node sees the prefix, its ancestors and itself. " +
   "Position = prefix length + depth, so nodes of one depth share it.";
+
+const NO_ROW = "has no row: it was not part of the verification.";
 
 // Cells as large as fit; words beside the rows only where the cells leave room for them.
 export function maskLayout(size, width, height) {
@@ -37,7 +41,7 @@ export function maskPaths(rows, accepted, { cell, left, nodesAt, top }) {
   const onPath = new Set(accepted);
   const paths = { prefix: "", seen: "", path: "" };
   const gap = cell >= 6 ? 1 : 0;
-  const inset = cell >= 6 ? Math.round(cell / 5) : 0;
+  const inset = cell >= 8 ? Math.round(cell / 5) : 0;
   for (const { id, sees } of rows) {
     const y = top + id * cell;
     paths.prefix += square(left, y, PREFIX_CELLS * cell - 2, cell - gap);
@@ -76,7 +80,7 @@ export class MaskView {
   // `state`: { store, cycle, tree, node, width, height }
   show(state) {
     const { store, cycle, width, height } = state;
-    const key = [store.run, cycle.i, width, height].join("|");
+    const key = [store.run, store.revision, cycle.i, width, height].join("|");
     this.state = state;
     if (key !== this.drawn) {
       this.drawn = key;
@@ -114,16 +118,17 @@ export class MaskView {
   }
 
   columnHeads(left) {
-    const { cell, nodesAt, top, step } = this.layout;
+    const { cell, nodesAt, top } = this.layout;
     const { cycle } = this.state;
     const heads = [
       svg("text", { class: "head", x: 0, y: top - 9 }, "position"),
       svg("text", { class: "head", x: left, y: 11 }, `prefix, ${cycle.prefix_length} rows | nodes`),
     ];
-    const every = step * Math.ceil(this.measure(String(this.rows.length), 9) / (step * cell - 2));
+    const widest = this.measure(String(this.rows.length), 11) + BETWEEN;
+    const every = TICKS.find((count) => count * cell >= widest) ?? TICKS.at(-1);
     for (let id = 0; id < this.rows.length; id += every) {
       const at = { x: nodesAt + (id + 0.5) * cell, y: top - 9, "text-anchor": "middle" };
-      heads.push(svg("text", { class: "head", "font-size": 9, ...at }, String(id)));
+      heads.push(svg("text", { class: "head", ...at }, String(id)));
     }
     return heads;
   }
@@ -164,10 +169,12 @@ export class MaskView {
     row.toggleAttribute("hidden", this.cursor === null);
     column.toggleAttribute("hidden", this.cursor === null || this.cursor.key === null);
     const at = this.cursor ?? { row: this.chosenRow(), key: null };
+    const { tree, node, store } = this.state;
+    const outside = this.cursor === null && tree.has(node) && !this.rows[node];
     setBox(row, 0, top + at.row * cell, nodesAt + side, cell);
     if (at.key === PREFIX) setBox(column, left, top, nodesAt - left, side);
     else setBox(column, nodesAt + (at.key ?? 0) * cell, top, cell, side);
-    this.frame.say(this.words(at));
+    this.frame.say(outside ? `${store.hover(tree.get(node).token)} ${NO_ROW}` : this.words(at));
   }
 
   chosenRow() {

@@ -6,14 +6,14 @@ import { known, probability } from "./format.js";
 import { DECIDED } from "./selection.js";
 import { TabFrame } from "./tab_frame.js";
 
-const ROW_MARKS = { rejected: "✕", recovered: "◆", bonus: "★" };
+const ROW_MARKS = { accepted: "✓", rejected: "✕", recovered: "◆", bonus: "★" };
 const STATE_ORDER = ["root", "accepted", "rejected", "recovered", "bonus", "unreached", "pruned"];
 
 // `of` is what a column sorts by; null is unknown and stands last in either direction.
 export const TABLE_COLUMNS = [
-  { key: "node", of: (n) => (n.id === DECIDED ? null : n.id), hint: "0 is the root" },
-  { key: "parent", of: (n) => (n.parent < 0 ? null : n.parent), hint: "the node it was drafted after" },
-  { key: "depth", of: (n) => n.depth, hint: "tokens after the root" },
+  { key: "node", number: true, of: (n) => (n.id === DECIDED ? null : n.id), hint: "0 is the root" },
+  { key: "parent", number: true, of: (n) => (n.parent < 0 ? null : n.parent), hint: "the node it was drafted after" },
+  { key: "depth", number: true, of: (n) => n.depth, hint: "tokens after the root" },
   { key: "token", of: (n, text) => text(n.token) },
   { key: "state", of: (n) => STATE_ORDER.indexOf(n.state), hint: "what verification made of it" },
   { key: "q draft", of: (n) => n.q, share: true, hint: "of the token after its parent" },
@@ -27,6 +27,8 @@ export const TABLE_COLUMNS = [
   { key: "accept probability", of: (n) => n.test?.accept ?? null, share: true, hint: "by the rule" },
   { key: "draw", of: (n) => n.test?.draw ?? null, share: true, hint: "accepted where it is smaller" },
 ];
+
+const classOf = ({ number, share, key }) => (number || share ? "number" : key === "token" ? "text" : null);
 
 // Nodes by one column; ties and unknown values in the order of the table.
 export function sortNodes(nodes, column, descending, text) {
@@ -73,7 +75,7 @@ export class TableView {
   show(state) {
     const { store, cycle, tree, height } = state;
     const order = `${this.sorted.column.key}${this.sorted.descending}`;
-    const key = [store.run, cycle.i, tree.size, height, order].join("|");
+    const key = [store.run, store.revision, cycle.i, tree.size, height, order].join("|");
     this.state = state;
     if (key !== this.drawn) {
       this.drawn = key;
@@ -85,7 +87,7 @@ export class TableView {
   head(column) {
     const button = html("button", { type: "button", title: column.hint }, column.key);
     button.addEventListener("click", () => this.sortBy(column));
-    return html("th", { scope: "col", class: column.share ? "number" : null }, button);
+    return html("th", { scope: "col", class: classOf(column) }, button);
   }
 
   // The first click puts the largest probabilities on top, the second turns the order around.
@@ -117,8 +119,8 @@ export class TableView {
   }
 
   addRow() {
-    const cells = TABLE_COLUMNS.map(({ key, share }) =>
-      html("td", { class: share ? "number" : key, dir: key === "token" ? "auto" : null }),
+    const cells = TABLE_COLUMNS.map((column) =>
+      html("td", { class: classOf(column), dir: column.key === "token" ? "auto" : null }),
     );
     const chip = html("span");
     cells[TABLE_COLUMNS.findIndex(({ key }) => key === "state")].append(chip);

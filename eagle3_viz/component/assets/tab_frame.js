@@ -1,23 +1,22 @@
-// What the views beside the tree share: a note on top, room that scrolls, one line of words below.
+// What the views beside the tree share: a note, a sentence that follows the pointer, room that scrolls.
 
 import { html } from "./dom.js";
 
-const NOTE_HEIGHT = 40; // px, as in the style sheet
-const WORDS_HEIGHT = 38;
-const CHARACTER = 7; // px that one more character of the narrowest label takes
+const CHARACTER = 5; // px of the narrowest label
+const LEAST = 2; // characters before an ellipsis
 
 export class TabFrame {
-  // `words`: whether there is a line below; `live`: whether its changes are read out.
+  // `words`: whether there is a sentence; `live`: whether its changes are read out.
   constructor(name, { words = true, live = false } = {}) {
     this.note = html("p", { class: "tab-note" });
     this.scroller = html("div", { class: "tab-scroll" });
     this.words = html("p", { class: "tab-words", "aria-live": live ? "polite" : null, hidden: !words });
-    this.element = html("div", { class: `tab-area ${name}-area` }, this.note, this.scroller, this.words);
+    this.element = html("div", { class: `tab-area ${name}-area` }, this.note, this.words, this.scroller);
   }
 
   // Height left for the drawing when the whole is `height` px tall.
   resize(height) {
-    const room = height - NOTE_HEIGHT - (this.words.hidden ? 0 : WORDS_HEIGHT);
+    const room = height - this.note.offsetHeight - this.words.offsetHeight;
     this.scroller.style.height = `${room}px`;
     return room;
   }
@@ -36,12 +35,13 @@ export class TabFrame {
   }
 }
 
-// The longest beginning of `text` that is at most `room` px wide, "" where no character fits.
+// The longest beginning of `text` that is at most `room` px wide; "" where too little of it fits to
+// tell one token from another.
 export function fittedText(text, room, widthOf) {
   if (room < CHARACTER) return "";
   if (widthOf(text) <= room) return text;
   const points = [...text];
-  for (let length = points.length - 1; length > 0; length -= 1) {
+  for (let length = points.length - 1; length >= LEAST; length -= 1) {
     const cut = `${points.slice(0, length).join("")}…`;
     if (widthOf(cut) <= room) return cut;
   }
