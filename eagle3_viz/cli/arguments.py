@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from eagle3_viz.cli.export_arguments import add_export
 from eagle3_viz.cli.lossless_arguments import add_lossless
 from eagle3_viz.cli.option_types import DTYPES, seed, text
 from eagle3_viz.cli.pair_arguments import add_models
@@ -48,6 +49,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     commands.add_parser("pairs", help="list the pairs that have a name")
     show = commands.add_parser("show", help="describe a saved trace")
     show.add_argument("trace", type=Path, help="a file that --trace or the browser saved")
+    add_export(commands)
     add_suite(commands)
     add_lossless(commands)
     add_train(commands)

@@ -60,6 +60,12 @@ def _decode(args: argparse.Namespace) -> int:
     return decode(args)
 
 
+def _export(args: argparse.Namespace) -> int:
+    from eagle3_viz.cli.export import export
+
+    return export(args)
+
+
 def _fetch(args: argparse.Namespace) -> int:
     from eagle3_viz.cli.fetch import fetch
 
@@ -98,6 +104,7 @@ def _train(args: argparse.Namespace) -> int:
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "decode": _decode,
+    "export": _export,
     "fetch": _fetch,
     "lossless": _lossless,
     "pairs": _pairs,
