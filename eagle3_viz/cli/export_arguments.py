@@ -10,8 +10,8 @@ from eagle3_viz.cli.option_types import whole_number
 from eagle3_viz.trace_file import MAX_CYCLES
 
 _EXPORT = (
-    "Write a saved trace in another form. Without --out it goes to standard output. Whether a file "
-    "is written whole or not at all, one that exists already is left alone."
+    "Write a saved trace in another form. Without --out it goes to standard output. A file is "
+    "written whole or not at all, and one that exists already is left alone."
 )
 
 
