@@ -12,6 +12,7 @@ const ROW_MAX = 46; // px
 const ROW_MIN = 19;
 const SIDE = 54; // px for the names of the rows
 const POINTER = 9; // px below the last row for the mark of a sliver
+const PADDING = 6; // px beside a label
 const SLIVER = 4; // px; narrower nodes are drawn without an outline
 
 const ICICLE_NOTE =
@@ -153,7 +154,7 @@ export class IcicleView {
         class: "box",
         x: slim ? left : left + 0.75,
         y: top + 0.75,
-        width: slim ? Math.max(width, 0.4) : width - 1.5,
+        width: slim ? Math.max(width, node.onPath ? 2 : 0.4) : width - 1.5,
         height: bottom - top - 1.5,
         rx: slim ? 0 : Math.min(4, width / 3),
       }),
@@ -161,23 +162,26 @@ export class IcicleView {
     );
   }
 
+  // Mark, label and cumulative probability where they fit; in a narrow box the mark alone.
   label(node) {
     const { left, limit, top, bottom } = this.place(node.id);
-    const twoLines = bottom - top >= 32 && node.id > 0;
+    const middle = (top + bottom) / 2;
     const bold = !isSmall(node.state);
     const widthOf = (text, size = 12) => this.measure(text, size, bold);
-    const room = limit - left - 12;
+    const line = (kind, x, y, size, text) => svg("text", { class: kind, x, y, "font-size": size }, text);
     const mark = ICICLE_MARKS[node.state] ?? "";
-    const widthOfMark = mark ? widthOf(`${mark} `) : 0;
-    const label = fittedText(this.state.store.label(node.token), room - widthOfMark, widthOf);
-    const text = mark && widthOf(mark) <= room ? `${mark} ${label}` : label;
-    if (text === "") return [];
-    const middle = (top + bottom) / 2;
-    const y = middle + (twoLines ? -2.5 : 4.2);
-    const lines = [svg("text", { class: "label", x: left + 6, y, "font-size": 12 }, text)];
+    const room = limit - left - 2 * PADDING;
+    const prefix = mark && `${mark} `;
+    const label = fittedText(this.state.store.label(node.token), room - widthOf(prefix), widthOf);
+    if (label === "") {
+      const spare = limit - left - widthOf(mark);
+      return mark && spare >= 2 ? [line("label", left + spare / 2, middle + 4.2, 12, mark)] : [];
+    }
     const share = probability(Math.exp(node.score));
-    if (twoLines && node.id !== DECIDED && this.measure(share, 10.5) <= room) {
-      lines.push(svg("text", { class: "share", x: left + 6, y: middle + 11.5, "font-size": 10.5 }, share));
+    const both = bottom - top >= 32 && node.id > 0; // neither for the root nor for the decided token
+    const lines = [line("label", left + PADDING, middle + (both ? -2.5 : 4.2), 12, prefix + label)];
+    if (both && this.measure(share, 10.5) <= room) {
+      lines.push(line("share", left + PADDING, middle + 11.5, 10.5, share));
     }
     return lines;
   }
