@@ -49,25 +49,27 @@ def by_domain(results: Results) -> Results:
 
 
 def domain_matrix(results: Results) -> pd.DataFrame:
-    """Every metric of every domain and setting, and of all domains where there are several.
+    """Every metric of every domain and setting, and of all domains last where there are several.
+
+    A setting has no row in a domain of which it decoded no prompt.
 
     Columns: `domain` (`ALL` for all), `setting`, `prompts`, `metric` (a key of `METRICS`), `value`,
     and `low`, `high`, its 95 % bootstrap interval over prompts; NaN for a single prompt, which says
     nothing about others.
     """
+    domains = list(dict.fromkeys(results.runs.domain))
+    tables = {setting: per_prompt(results, setting) for setting in results.settings}
     rows = []
-    for setting in results.settings:
-        prompts = per_prompt(results, setting)
-        names = prompts.index.get_level_values("domain")
-        groups = [(str(name), prompts[names == name]) for name in dict.fromkeys(names)]
-        if len(groups) > 1:
-            groups.append((ALL, prompts))
-        for domain, group in groups:
-            rows += [
-                {"domain": domain, "setting": setting, "prompts": len(group), **cell}
-                for cell in _cells(group)
-            ]
+    for domain in domains if len(domains) == 1 else [*domains, ALL]:
+        for setting, prompts in tables.items():
+            group = _of_domain(prompts, domain)
+            place = {"domain": domain, "setting": setting, "prompts": len(group)}
+            rows += [{**place, **cell} for cell in _cells(group) if len(group)]
     return pd.DataFrame(rows)
+
+
+def _of_domain(prompts: pd.DataFrame, domain: str) -> pd.DataFrame:
+    return prompts if domain == ALL else prompts[prompts.index.get_level_values("domain") == domain]
 
 
 def _cells(prompts: pd.DataFrame) -> list[dict[str, object]]:
@@ -119,9 +121,7 @@ def prompts_of_cell(results: Results, domain: str, setting: str) -> pd.DataFrame
 
     Columns: domain, set, prompt, cycles, tokens, tau, depth_1 to depth_3, speedup.
     """
-    prompts = per_prompt(results, setting)
-    if domain != ALL:
-        prompts = prompts[prompts.index.get_level_values("domain") == domain]
+    prompts = _of_domain(per_prompt(results, setting), domain)
     with np.errstate(divide="ignore", invalid="ignore"):
         numbers = {
             name: metric.statistic(prompts[list(metric.columns)].to_numpy(float))

@@ -13,6 +13,7 @@ from eagle3_viz.suite.results import Results, measured
 from eagle3_viz.trace import Header, Trace
 
 SET = "traces"  # the one set that all of them are in
+GREEDY = "greedy"
 TITLE_CHARS = 60
 PART_CHARS = 40  # of what names a setting; a file may hold anything
 
@@ -88,8 +89,9 @@ def _one_domain_a_prompt(runs: pd.DataFrame) -> pd.DataFrame:
 def setting_names(headers: Sequence[Header]) -> list[str]:
     """A name for the setting of each header: its method, and what tells it from the others.
 
-    Pair, sampling and rule are told where any two differ in them; draft and tree, which are a
-    method's own, where two of that method do. Seed, prompt and token limit make no setting.
+    Pair, sampling and rule are told where any two differ in them (of greedy ones the rule is the
+    sampling); draft and tree, which are a method's own, where two of that method do. Seed, prompt
+    and token limit make no setting.
     """
     parts = [_parts(header) for header in headers]
     found: dict[tuple[str, str], set[str]] = {}
@@ -100,10 +102,15 @@ def setting_names(headers: Sequence[Header]) -> list[str]:
         " ".join(
             text[:PART_CHARS]
             for key, text in part.items()
-            if key == "method" or len(found[_scope(part, key)]) > 1
+            if key == "method" or (len(found[_scope(part, key)]) > 1 and not _said(key, text))
         )
         for part in parts
     ]
+
+
+def _said(key: str, text: str) -> bool:
+    """Whether another part says the same: greedy sampling has no other rule."""
+    return (key, text) == ("rule", GREEDY)
 
 
 def _scope(part: Mapping[str, str], key: str) -> tuple[str, str]:
@@ -126,10 +133,18 @@ def _parts(header: Header) -> dict[str, str]:
 
 
 def _sampling(sampling: object) -> str:
+    """Only what is switched on, as `config.Sampling` means it."""
     if not isinstance(sampling, Mapping):
         return "unknown sampling"
+    if sampling.get("temperature") == 0:
+        return GREEDY
+    off = {"temperature": None, "top_k": 0, "top_p": 1.0}
     short = {"temperature": "t", "top_k": "k", "top_p": "p"}
-    return " ".join(f"{short.get(name, name)}={number}" for name, number in sampling.items())
+    return " ".join(
+        f"{short.get(name, name)}={number}"
+        for name, number in sampling.items()
+        if number != off.get(name)
+    )
 
 
 def _tree(config: Mapping[str, object]) -> str:

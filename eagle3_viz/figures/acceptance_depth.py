@@ -98,8 +98,8 @@ def expected_figure(table: pd.DataFrame, *, mode: Mode = "light") -> go.Figure:
             "type": "data",
             "array": table.chance.tolist(),
             "color": colours.ink,
-            "thickness": 1.5,
-            "width": 4,
+            "thickness": 2,
+            "width": 0,  # where nothing is drawn by chance, nothing is seen
         },
         customdata=table[["depth", "n", "chance"]].to_numpy(),
         hovertemplate="expected, depth %{customdata[0]}<br>mean of %{customdata[1]} visits: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -36,14 +37,13 @@ def domains_figure(cells: pd.DataFrame, title: str, *, mode: Mode = "light") -> 
                 mode="markers",
                 name=_label(setting),
                 marker={"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9, "color": colour},
-                error_x=whiskers(rows, "value", colour),
+                error_x=whiskers(rows, "value", colour, cap=0),
                 customdata=[
-                    [_label(row.domain), row.prompts, row.value_low, row.value_high]
+                    [_label(row.domain), row.prompts, _bounds(row.value_low, row.value_high)]
                     for row in rows.itertuples()
                 ],
-                hovertemplate=f"{_label(setting)}, %{{customdata[0]}}<br>%{{x:.3f}} "
-                "(%{customdata[2]:.3f} to %{customdata[3]:.3f})<br>%{customdata[1]} prompts"
-                "<extra></extra>",
+                hovertemplate=f"{_label(setting)}, %{{customdata[0]}}<br>%{{x:.3f}}, "
+                "%{customdata[2]}<br>prompts: %{customdata[1]}<extra></extra>",
             )
         )
     height = 150 + max(26, _ROW * len(settings)) * len(domains)
@@ -62,6 +62,10 @@ def domains_figure(cells: pd.DataFrame, title: str, *, mode: Mode = "light") -> 
 def _height(domain: int, setting: int, settings: int) -> float:
     """Settings of a domain stand below each other around it."""
     return domain + (setting - (settings - 1) / 2) * 0.7 / settings
+
+
+def _bounds(low: float, high: float) -> str:
+    return "no interval" if np.isnan(low) else f"{low:.3f} to {high:.3f}"
 
 
 def _label(name: str) -> str:

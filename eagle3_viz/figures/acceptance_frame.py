@@ -46,8 +46,8 @@ def depth_ticks(figure: go.Figure, depths: Sequence[int], n: Sequence[int]) -> g
     )
 
 
-def whiskers(table: pd.DataFrame, rate: str, colour: str) -> dict[str, object]:
-    """Error bars from `rate`_low to `rate`_high."""
+def whiskers(table: pd.DataFrame, rate: str, colour: str, *, cap: int = 4) -> dict[str, object]:
+    """Error bars from `rate`_low to `rate`_high; none is seen of an unknown one without a cap."""
     return {
         "type": "data",
         "symmetric": False,
@@ -55,7 +55,7 @@ def whiskers(table: pd.DataFrame, rate: str, colour: str) -> dict[str, object]:
         "arrayminus": (table[rate] - table[f"{rate}_low"]).tolist(),
         "color": colour,
         "thickness": 1.5,
-        "width": 4,
+        "width": cap,
     }
 
 

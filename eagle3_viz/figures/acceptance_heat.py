@@ -36,7 +36,7 @@ def rank_figure(table: pd.DataFrame, last_rank: int, *, mode: Mode = "light") ->
         ["" if np.isnan(n) else f"{hits:.0f}/{n:.0f}" for hits, n in zip(*row, strict=True)]
         for row in zip(accepted.to_numpy(float), tested.to_numpy(float), strict=True)
     ]
-    heat = _heat(depths, [_rank_label(rank, last_rank) for rank in ranks], rates, cells)
+    heat = _heat(depths, [_rank_label(rank, last_rank) for rank in ranks], rates, cells, colours)
     heat.update(
         colorscale=_scale(colours.accepted),
         zmin=0,
@@ -74,7 +74,7 @@ def miss_figure(counts: pd.DataFrame, shares: pd.DataFrame, *, mode: Mode = "lig
         for row in shares.itertuples()
     ]
     cells = [["" if n == 0 else str(n) for n in row] for row in counts.to_numpy(int)]
-    heat = _heat(counts.columns.tolist(), names, counts, cells)
+    heat = _heat(counts.columns.tolist(), names, counts, cells, colours)
     heat.update(
         colorscale=_scale(colours.decided),
         zmin=0,
@@ -91,7 +91,11 @@ def miss_words(shares: pd.DataFrame) -> str:
 
 
 def _heat(
-    depths: Sequence[int], rows: Sequence[str], values: pd.DataFrame, cells: list[list[str]]
+    depths: Sequence[int],
+    rows: Sequence[str],
+    values: pd.DataFrame,
+    cells: list[list[str]],
+    colours: Palette,
 ) -> go.Heatmap:
     return go.Heatmap(
         x=list(depths),
@@ -99,6 +103,7 @@ def _heat(
         z=values.to_numpy(float),
         text=cells,
         texttemplate="%{text}" if len(depths) <= _LABELLED else None,
+        textfont={"color": colours.ink},
         showscale=False,
         xgap=2,
         ygap=2,

@@ -1,0 +1,90 @@
+"""The Acceptance page in a real Chromium, with names and tokens that try to be markup."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+
+from eagle3_viz.analysis.worst import worst_cycles
+from eagle3_viz.library.store import Library
+from eagle3_viz.trace import Trace
+from tests.browser.conftest import ROOT, Tab, serving
+from tests.synthetic import make_trace
+
+pytestmark = pytest.mark.browser
+
+NAME = "<img src=x onerror=alert(1)> **bold** $x$"
+CHARTS = 8
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return make_trace(cycles=40, rule="topk")
+
+
+@pytest.fixture(scope="module")
+def address(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page of a trace in a library of its own."""
+    folder: Path = tmp_path_factory.mktemp("library")
+    entry = Library(folder).save(trace, NAME, ("<b>tag</b>",), "<i>code</i>")
+    Library(folder).save(make_trace(cycles=20, rule="topk", method="eagle1"), NAME, (), "code")
+    before = os.environ.get("EAGLE3_VIZ_LIBRARY")
+    os.environ["EAGLE3_VIZ_LIBRARY"] = str(folder)
+    with serving(ROOT / "app.py", tmp_path_factory.mktemp("log") / "server.log") as url:
+        yield f"{url}/acceptance?trace={entry.id}"
+    if before is None:
+        del os.environ["EAGLE3_VIZ_LIBRARY"]
+    else:
+        os.environ["EAGLE3_VIZ_LIBRARY"] = before
+
+
+@pytest.fixture(params=[("light", 1280, 800), ("dark", 390, 844)], ids=["wide", "phone"])
+def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A tab that may write no error to its console and open no dialog."""
+    theme, width, height = request.param
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+    made, errors = context.new_page(), []
+    made.on("console", lambda m: errors.append(m.text) if _is_trouble(m) else None)
+    made.on("pageerror", lambda error: errors.append(str(error)))
+    made.on("dialog", lambda dialog: errors.append(dialog.message))
+    yield made
+    context.close()
+    assert errors == []
+
+
+def _is_trouble(message: ConsoleMessage) -> bool:
+    """Opened by its own address, a page asks for Streamlit's own files below it first."""
+    return message.type == "error" and "/_stcore/" not in message.location["url"]
+
+
+def test_a_worst_cycle_opens_on_the_trace_page(address: str, page: Page, trace: Trace) -> None:
+    page.goto(address)
+    tab = Tab(page)
+    expect(page.locator(".js-plotly-plot")).to_have_count(CHARTS)
+    expect(tab.key("acceptance_headline")).to_contain_text("n 39 uncut cycles")
+    assert page.locator("img[src=x]").count() == 0
+    width = page.viewport_size["width"] if page.viewport_size else 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    tab.picture(f"acceptance_{width}")
+    second = worst_cycles(trace)[1].index
+    tab.button(f"acceptance_worst_{second}").click()
+    page.wait_for_url("**/trace?**")
+    assert f"cycle={second + 1}" in page.url.split("?")[1].split("&")
+
+
+def test_traces_of_two_methods_stand_side_by_side(address: str, page: Page) -> None:
+    page.goto(f"{address}&acceptance_of=Several+traces")
+    tab = Tab(page)
+    choice = tab.key("acceptance_traces").locator("input")
+    for _ in range(2):
+        choice.click()
+        page.get_by_role("option").first.click()
+    expect(tab.key("acceptance_comparison")).to_be_visible()
+    assert page.locator("img[src=x]").count() == 0
+    width = page.viewport_size["width"] if page.viewport_size else 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    tab.picture(f"acceptance_several_{width}")
