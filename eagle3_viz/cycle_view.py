@@ -28,6 +28,11 @@ def token_text(trace: Trace, token: int, limit: int = LABEL_LIMIT) -> str:
     return text if len(text) <= limit else text[:limit] + "…"
 
 
+def quoted(trace: Trace, token: int) -> str:
+    """The whole visible text of a token id between quotes, for a sentence."""
+    return f"'{visible(trace.token_bytes.get(int(token), b''))}'"
+
+
 def node_labels(trace: Trace, cycle: Cycle) -> list[str]:
     """One line for each verified node, e.g. `3  ·blue  rejected`; empty without a recorded tree."""
     if cycle.nodes is None:

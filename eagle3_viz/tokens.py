@@ -7,6 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +16,8 @@ _SIGNS = {" ": "·", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a0": "␣", "\u
 # Default-ignorable or blank, yet in categories that are otherwise drawn.
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0]")
 _UNSEEN_CATEGORIES = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs")
+
+REMEMBERED_BYTES = 64  # of a token whose label is kept
 
 
 def token_bytes(tokenizer: Any) -> list[bytes]:
@@ -115,6 +118,10 @@ def visible(data: bytes) -> str:
     Characters without a shape of their own become `⟨U+202E⟩`, bytes that are no UTF-8 `‹F0 9F›`,
     and a leading combining mark gets a dotted circle to sit on.
     """
+    return _remembered(data) if len(data) <= REMEMBERED_BYTES else _visible(data)
+
+
+def _visible(data: bytes) -> str:
     if not data:
         return "∅"
     text = data.decode("utf-8", "surrogateescape")
@@ -125,6 +132,9 @@ def visible(data: bytes) -> str:
         else:
             parts.append(_label("".join(run)))
     return "".join(parts)
+
+
+_remembered = lru_cache(maxsize=8192)(_visible)  # a page names the same few tokens again and again
 
 
 def _label(text: str) -> str:

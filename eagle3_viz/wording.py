@@ -1,6 +1,15 @@
-"""Counts in sentences."""
+"""Counts and probabilities in sentences."""
+
+from math import isfinite
 
 
 def counted(count: int, noun: str) -> str:
     """`count` and its noun, with the plural s where it is not one."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def rounded(number: float) -> str:
+    """Two decimals, more where they would read 0.00 without being zero; NaN is unknown."""
+    if not isfinite(number):
+        return "unknown"
+    return f"{number:.2f}" if number == 0 or number >= 0.005 else f"{number:.1g}"

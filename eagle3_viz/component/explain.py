@@ -6,13 +6,12 @@ not read them as Markdown or HTML.
 
 from __future__ import annotations
 
-from math import isfinite, isnan
-
 import numpy as np
 
+from eagle3_viz.cycle_view import quoted
 from eagle3_viz.records import Cycle, Miss, Nodes, NodeState, Origin
-from eagle3_viz.tokens import visible
 from eagle3_viz.trace import Trace
+from eagle3_viz.wording import rounded
 
 RULE_NOTES = {
     "greedy": "accepted where it is the target's arg-max; q is only the draft's confidence",
@@ -47,6 +46,14 @@ def node_sentence(trace: Trace, cycle_index: int, node: int) -> str:
     return rules[trace.header.rule](trace, cycle, cycle.nodes, node)
 
 
+def node_sentences(trace: Trace, cycle_index: int) -> list[str]:
+    """`node_sentence` of every verified node of a cycle whose tree was recorded."""
+    return [
+        node_sentence(trace, cycle_index, node)
+        for node in range(_cycle(trace, cycle_index).verified)
+    ]
+
+
 def miss_sentence(trace: Trace, cycle_index: int) -> str:
     """Why the token the target decided at the end of a cycle was not in the verified tree.
 
@@ -62,7 +69,7 @@ def miss_sentence(trace: Trace, cycle_index: int) -> str:
     if cycle.miss is None:
         return "Why the tree missed the decided token is kept with record full only."
     miss, at = cycle.miss, _token_at(trace, cycle, cycle.miss.node)
-    decided = _quoted(trace, miss.token)
+    decided = quoted(trace, miss.token)
     return f"The target decided {decided} after {at}: {_cause(trace, cycle, miss, at)}."
 
 
@@ -77,7 +84,7 @@ def _cause(trace: Trace, cycle: Cycle, miss: Miss, at: str) -> str:
         return f"the fixed tree ends at {at}"
     if not miss.expanded:
         return f"the draft did not expand {at}, other nodes scored higher"
-    confidence = f"q {_value(miss.q)}, rank {miss.q_rank + 1}"
+    confidence = f"q {rounded(miss.q)}, rank {miss.q_rank + 1}"
     if cycle.nodes is not None and miss.token in cycle.nodes.token[cycle.nodes.parent == miss.node]:
         return f"it was drafted ({confidence}) and refused, then p gave it all the same"
     if miss.pruned:
@@ -92,7 +99,7 @@ def _cause(trace: Trace, cycle: Cycle, miss: Miss, at: str) -> str:
 
 def _root(trace: Trace, cycle: Cycle) -> str:
     decider = "prefill" if cycle.index == 0 else "the cycle before"
-    token = _quoted(trace, cycle.root)
+    token = quoted(trace, cycle.root)
     return f"{token} is the root: decided by {decider}, the draft guesses what follows it."
 
 
@@ -101,31 +108,31 @@ def _unreached(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
     branch = node
     while int(nodes.parent[branch]) not in cycle.path:
         branch = int(nodes.parent[branch])
-    token, top = _quoted(trace, nodes.token[node]), _quoted(trace, nodes.token[branch])
+    token, top = quoted(trace, nodes.token[node]), quoted(trace, nodes.token[branch])
     if nodes.state[branch] == NodeState.REJECTED:
         return f"{token} was never tested: it lies below {top}, which was refused."
-    accepted = _accepted_sibling(nodes, branch)
+    accepted = _accepted_sibling(cycle, nodes, branch)
     if accepted is None:
         return f"{token} was never tested: the walk ended before it."
-    sibling = _quoted(trace, nodes.token[accepted])
+    sibling = quoted(trace, nodes.token[accepted])
     if branch == node:
         return f"{token} was never tested: its sibling {sibling} was accepted first."
     return f"{token} was never tested: it lies below {top}, whose sibling {sibling} was accepted."
 
 
 def _greedy(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
-    token, q = _quoted(trace, nodes.token[node]), _value(np.exp(nodes.draft_logprob[node]))
+    token, q = quoted(trace, nodes.token[node]), rounded(np.exp(nodes.draft_logprob[node]))
     confidence = f"q {q} is only the draft's confidence here"
     if nodes.state[node] == NodeState.ACCEPTED:
         return f"{token} is the target's arg-max: accepted; {confidence}."
-    rank = f"rank {int(nodes.p_rank[node]) + 1} of the target, p {_value(nodes.p_raw[node])}"
+    rank = f"rank {int(nodes.p_rank[node]) + 1} of the target, p {rounded(nodes.p_raw[node])}"
     best = _instead(trace, cycle, nodes, node)
     verdict = f"refused, the arg-max is {best}" if best else "refused"
     return f"{token} is not the target's arg-max ({rank}): {verdict}; {confidence}."
 
 
 def _topk(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
-    q = _value(np.exp(nodes.draft_logprob[node]))
+    q = rounded(np.exp(nodes.draft_logprob[node]))
     return (
         f"{_target_p(nodes, node)}: {_test(trace, cycle, nodes, node)}. Accept probability = p "
         f"(the proposal was chosen, not drawn); q {q} is only the draft's confidence here."
@@ -133,18 +140,18 @@ def _topk(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
 
 
 def _sample(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
-    q = _value(np.exp(nodes.draft_logprob[node]))
+    q = rounded(np.exp(nodes.draft_logprob[node]))
     return f"q {q}, {_target_p(nodes, node)}: {_test(trace, cycle, nodes, node)}."
 
 
 def _typical(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
-    p, q = _value(nodes.p[node]), _value(np.exp(nodes.draft_logprob[node]))
+    p, q = rounded(nodes.p[node]), rounded(np.exp(nodes.draft_logprob[node]))
     if nodes.state[node] == NodeState.ACCEPTED:
         outcome = "likely enough for how open the choice is, accepted"
     else:
         outcome = "too unlikely for how open the choice is, refused"
         if (instead := _instead(trace, cycle, nodes, node)) is not None:
-            passed = _accepted_sibling(nodes, node) is not None
+            passed = _accepted_sibling(cycle, nodes, node) is not None
             outcome += f"; its sibling {instead} passed" if passed else f"; p gave {instead}"
     return (
         f"p {p}: {outcome}. This test draws nothing and changes the output distribution; q {q} is "
@@ -154,7 +161,7 @@ def _typical(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
 
 def _target_p(nodes: Nodes, node: int) -> str:
     """p of the node, and p when it was tested where refused siblings had changed it."""
-    before, tested = _value(nodes.p[node]), _value(nodes.p_tested[node])
+    before, tested = rounded(nodes.p[node]), rounded(nodes.p_tested[node])
     if before == tested:
         return f"p {before}"
     return f"p {before}, {tested} once its refused siblings were taken out"
@@ -162,32 +169,33 @@ def _target_p(nodes: Nodes, node: int) -> str:
 
 def _test(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
     """The accept probability, the draw, the outcome, and what was committed instead."""
-    chance, draw = _value(nodes.accept_probability[node]), _value(nodes.uniform[node])
+    chance, draw = rounded(nodes.accept_probability[node]), rounded(nodes.uniform[node])
     tested = f"tested with accept probability {chance}, drew {draw}"
     if nodes.state[node] == NodeState.ACCEPTED:
         return f"{tested}, accepted"
     instead = _instead(trace, cycle, nodes, node)
     if instead is None:
         return f"{tested}, refused"
-    if _accepted_sibling(nodes, node) is not None:
+    if _accepted_sibling(cycle, nodes, node) is not None:
         return f"{tested}, refused; its sibling {instead} was accepted"
     return f"{tested}, refused; the residual gave {instead}"
 
 
 def _instead(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str | None:
     """The token committed in a refused node's place; None where the run ended before it."""
-    accepted = _accepted_sibling(nodes, node)
+    accepted = _accepted_sibling(cycle, nodes, node)
     if accepted is not None:
-        return _quoted(trace, nodes.token[accepted])
+        return quoted(trace, nodes.token[accepted])
     if cycle.origins and cycle.origins[-1] is Origin.RECOVERED:
-        return _quoted(trace, cycle.tokens[-1])
+        return quoted(trace, cycle.tokens[-1])
     return None
 
 
-def _accepted_sibling(nodes: Nodes, node: int) -> int | None:
-    siblings = (nodes.parent == nodes.parent[node]) & (nodes.state == NodeState.ACCEPTED)
-    found = np.flatnonzero(siblings)
-    return int(found[0]) if len(found) else None
+def _accepted_sibling(cycle: Cycle, nodes: Nodes, node: int) -> int | None:
+    """The child that the walk took where it could have taken `node`."""
+    parent = int(nodes.parent[node])
+    place = cycle.path.index(parent) + 1 if parent in cycle.path else len(cycle.path)
+    return cycle.path[place] if place < len(cycle.path) else None
 
 
 def _cycle(trace: Trace, index: int) -> Cycle:
@@ -199,15 +207,4 @@ def _cycle(trace: Trace, index: int) -> Cycle:
 def _token_at(trace: Trace, cycle: Cycle, node: int) -> str:
     if cycle.nodes is None:
         return f"node {node}"
-    return _quoted(trace, cycle.nodes.token[node])
-
-
-def _quoted(trace: Trace, token: int) -> str:
-    return f"'{visible(trace.token_bytes.get(int(token), b''))}'"
-
-
-def _value(number: float) -> str:
-    """Two decimals, more where they would read 0.00 without being zero."""
-    if isnan(number) or not isfinite(number):
-        return "unknown"
-    return f"{number:.2f}" if number == 0 or number >= 0.005 else f"{number:.1g}"
+    return quoted(trace, cycle.nodes.token[node])
