@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eagle3_viz.component import ASSETS, SCRIPTS, STYLES, bundle, live_payload
-from eagle3_viz.component.payload import HOVER_LIMIT, LABEL_LIMIT, PRUNED_LIMIT
+from eagle3_viz import component
+from eagle3_viz.component import live_payload, trace_view
+from eagle3_viz.component.bundling import ASSETS, bundle, scripts
+from eagle3_viz.component.payload import HOVER_LIMIT, LABEL_LIMIT, PRUNED_LIMIT, number, numbers
 from eagle3_viz.config import METHODS, RULES, Rule, TreeShape
 from eagle3_viz.records import Origin
 from eagle3_viz.trace import Trace
@@ -18,6 +20,7 @@ from tests.synthetic import make_trace
 
 JS_TESTS = Path(__file__).parent / "js"
 NODE = shutil.which("node")
+ENTRIES = (component.ENTRY, trace_view.ENTRY)
 BIG = TreeShape(total=60, depth=6, top_k=10)
 
 
@@ -119,6 +122,13 @@ def test_nodes_carry_the_recorded_numbers_to_four_digits(rule: Rule) -> None:
             assert (i in tested) == math.isfinite(chance)
             if i in tested:
                 assert tested[i][1] == pytest.approx(chance, rel=6e-4)
+
+
+def test_a_column_is_rounded_as_each_of_its_values_would_be() -> None:
+    rng = np.random.default_rng(0)
+    values = (10.0 ** rng.uniform(-12, 3, 4000)).astype(np.float32)
+    column = np.concatenate([values, -values, [0.0, np.nan, np.inf, -np.inf, 1e-45]])
+    assert numbers(column) == [number(value) for value in column]
 
 
 def test_p_after_warping_is_sent_only_where_it_says_more_than_p() -> None:
@@ -225,31 +235,64 @@ def test_metrics_of_a_run_without_cycles_are_dashes() -> None:
     assert metric(trace, "cycle time") == "–"
 
 
-def test_the_bundle_is_one_module_with_one_default_export() -> None:
-    source = bundle()
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_the_bundle_is_one_module_with_one_default_export(entry: str) -> None:
+    source = bundle(entry)
     assert not re.search(r"^\s*import\b", source, re.MULTILINE)
     assert re.findall(r"^export .*", source, re.MULTILINE) == [
         "export default function mount({ parentElement, data, setStateValue }) {"
     ]
 
 
-def test_every_asset_is_part_of_the_bundle() -> None:
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_scripts_come_after_what_they_import(entry: str) -> None:
+    order = scripts(entry)
+    assert order[-1] == entry and len(order) == len(set(order))
+    for place, name in enumerate(order):
+        source = (ASSETS / name).read_text(encoding="utf-8")
+        imported = re.findall(r'from "\./(\w+\.js)"', source)
+        assert set(imported) <= set(order[:place])
+
+
+def test_every_asset_is_part_of_a_bundle() -> None:
     names = {path.name for path in ASSETS.iterdir()} - {"package.json"}
-    assert names == {*SCRIPTS, *STYLES}
+    used = {name for entry in ENTRIES for name in scripts(entry)}
+    assert names == {*used, *component.STYLES, *trace_view.STYLES}
 
 
 def test_no_script_can_turn_text_into_markup() -> None:
-    for name in SCRIPTS:
-        source = (ASSETS / name).read_text(encoding="utf-8")
+    for path in ASSETS.glob("*.js"):
+        source = path.read_text(encoding="utf-8")
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write", source)
 
 
+def test_no_script_reaches_for_the_network() -> None:
+    for path in ASSETS.glob("*.js"):
+        source = path.read_text(encoding="utf-8")
+        assert not re.search(
+            r"\bfetch\(|XMLHttpRequest|WebSocket|https?://(?!www\.w3\.org)", source
+        )
+
+
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
-def test_the_bundle_parses_as_a_module(tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_the_bundle_parses_as_a_module(entry: str, tmp_path: Path) -> None:
     module = tmp_path / "bundle.mjs"
-    module.write_text(bundle(), encoding="utf-8")
+    module.write_text(bundle(entry), encoding="utf-8")
     done = subprocess.run([NODE, "--check", str(module)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_the_bundle_runs_as_one_module(entry: str, tmp_path: Path) -> None:
+    module = tmp_path / "bundle.mjs"
+    module.write_text(bundle(entry), encoding="utf-8")
+    question = f'console.log(typeof (await import("{module.as_uri()}")).default)'
+    done = subprocess.run(
+        [NODE, "--input-type=module", "-e", question], capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "function", done.stderr
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")

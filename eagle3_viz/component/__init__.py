@@ -6,55 +6,23 @@ sentences about a node. The assets are ES modules, joined into the one module St
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from eagle3_viz.component import bundling
 from eagle3_viz.component.explain import miss_sentence, node_sentence
 from eagle3_viz.component.payload import live_payload
 
 __all__ = ["live_payload", "live_view", "miss_sentence", "node_sentence"]
 
-ASSETS = Path(__file__).parent / "assets"
-SCRIPTS = (  # dependencies first; the last one has the default export
-    "dom.js",
-    "theme.js",
-    "format.js",
-    "store.js",
-    "selection.js",
-    "model.js",
-    "fold.js",
-    "layout.js",
-    "measure.js",
-    "figures.js",
-    "tokens.js",
-    "scrubber.js",
-    "card.js",
-    "nodes.js",
-    "tree.js",
-    "view.js",
-)
+ENTRY = "view.js"
 STYLES = ("base.css", "strip.css", "tree.css")
 
-_IMPORT = re.compile(r"^import\s[^;]*;\n", re.MULTILINE)
-_EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
-
-
-def bundle() -> str:
-    """One ES module out of the scripts: imports between them dropped, one default export kept."""
-    sources = [(ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", source)) for source in sources)
-
-
-def styles() -> str:
-    """The style sheets, joined."""
-    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in STYLES)
-
-
-_mount = st.components.v2.component("eagle3_viz.live_view", css=styles(), js=bundle())
+_mount = st.components.v2.component(
+    "eagle3_viz.live_view", css=bundling.styles(STYLES), js=bundling.bundle(ENTRY)
+)
 
 
 def live_view(

@@ -71,13 +71,21 @@ def live_payload(
     }
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
     """A finite float of `DIGITS` significant digits, or None."""
     return float(f"{value:.{DIGITS}g}") if isfinite(value) else None
 
 
-def _numbers(values: np.ndarray) -> list[float | None]:
-    return [_number(value) for value in values.tolist()]
+def numbers(values: np.ndarray) -> list[float | None]:
+    """`number` of each value."""
+    exact = values.astype(np.float64)
+    known = np.isfinite(exact)
+    size = np.abs(np.where(known & (exact != 0), exact, 1.0))
+    unit = 10.0 ** (DIGITS - 1 - np.floor(np.log10(size)))
+    rounded = np.rint(np.where(known, exact, 0.0) * unit) / unit
+    if known.all():
+        return rounded.tolist()
+    return [value if fine else None for value, fine in zip(rounded.tolist(), known, strict=True)]
 
 
 def _cycle(trace: Trace, cycle: Cycle, pieces: list[str]) -> Json:
@@ -90,7 +98,7 @@ def _cycle(trace: Trace, cycle: Cycle, pieces: list[str]) -> Json:
         "accepted": int(cycle.accepted),
         "path": [int(node) for node in cycle.path],
         "verified": int(cycle.verified),
-        "ms": _number(cycle.timing.total),
+        "ms": number(cycle.timing.total),
         "cut": bool(cycle.cut),
         "finish": cycle.finish,
         "nodes": _nodes(nodes, trace.header.rule) if nodes else None,
@@ -106,18 +114,18 @@ def _nodes(nodes: Nodes, rule: str) -> Json:
     return {
         "token": nodes.token.tolist(),
         "parent": nodes.parent.tolist(),
-        "q": _numbers(np.exp(nodes.draft_logprob)),
-        "p": _numbers(nodes.p_raw),
-        "warped": _numbers(nodes.p) if warped else None,
+        "q": numbers(np.exp(nodes.draft_logprob)),
+        "p": numbers(nodes.p_raw),
+        "warped": numbers(nodes.p) if warped else None,
         "p_rank": nodes.p_rank.tolist(),
         "q_rank": nodes.q_rank.tolist(),
         "state": nodes.state.tolist(),
         "tested": [
             [
                 int(i),
-                _number(nodes.p_tested[i]),
-                _number(nodes.accept_probability[i]),
-                _number(nodes.uniform[i]),
+                number(nodes.p_tested[i]),
+                number(nodes.accept_probability[i]),
+                number(nodes.uniform[i]),
             ]
             for i in tested
         ],
@@ -147,7 +155,7 @@ def _pruned(cycle: Cycle, nodes: Nodes) -> Json | None:
         "total": len(dropped),
         "token": token,
         "parent": parent,
-        "q": _numbers(np.exp(pool.draft_logprob[best])),
+        "q": numbers(np.exp(pool.draft_logprob[best])),
     }
 
 
@@ -160,7 +168,7 @@ def _decided(cycle: Cycle) -> Json | None:
         "token": int(token),
         "origin": int(cycle.origins[-1]),
         "p": _decided_p(cycle, token),
-        "q": _number(miss.q) if miss else None,
+        "q": number(miss.q) if miss else None,
         "q_rank": int(miss.q_rank) if miss else -1,
     }
 
@@ -169,7 +177,7 @@ def _decided_p(cycle: Cycle, token: int) -> float | None:
     for at in cycle.distributions:
         if at.node == cycle.path[-1]:
             where = np.flatnonzero(at.p_raw.token == token)
-            return _number(at.p_raw.probability[where[0]]) if len(where) else None
+            return number(at.p_raw.probability[where[0]]) if len(where) else None
     return None
 
 

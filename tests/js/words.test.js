@@ -3,10 +3,10 @@ import { test } from "node:test";
 
 import { cardLines } from "../../eagle3_viz/component/assets/card.js";
 import { probability, shorten } from "../../eagle3_viz/component/assets/format.js";
+import { noticeFor } from "../../eagle3_viz/component/assets/notice.js";
 import { barOf, barPaths, barPitch, cycleAt, describeCycle } from "../../eagle3_viz/component/assets/scrubber.js";
 import { luminance, parseColor, themeOf } from "../../eagle3_viz/component/assets/theme.js";
 import { runs } from "../../eagle3_viz/component/assets/tokens.js";
-import { noticeFor } from "../../eagle3_viz/component/assets/view.js";
 
 test("luminance is 0 for black and 1 for white", () => {
   assert.equal(luminance([0, 0, 0]), 0);

@@ -11,6 +11,8 @@ export const STATE_WORDS = {
   pruned: "pruned",
   recovered: "recovered",
   bonus: "bonus",
+  drafted: "drafted",
+  verified: "verified",
 };
 
 const GAP = 6; // px between a node and its card
@@ -23,6 +25,8 @@ const STATE_NOTES = {
   pruned: "drafted, dropped by the budget before verification",
   recovered: "decided by the target after the drafted children were refused",
   bonus: "everything on the path was accepted; one more token from the target",
+  drafted: "proposed by the draft, not verified yet",
+  verified: "p is known, the rule has not come to it yet",
 };
 
 // Lines of [name, value] pairs. What does not exist for a node is left out.

@@ -30,12 +30,15 @@ function bar(kind) {
   );
 }
 
-export function legend() {
+// `bars`: whether the colours of p and q are told too.
+export function legend(bars = true) {
   const items = LEGEND.map(([state, words]) =>
     html("span", { class: "legend-item" }, swatch(state), words),
   );
-  items.push(html("span", { class: "legend-item" }, bar("p"), "p target"));
-  items.push(html("span", { class: "legend-item" }, bar("q"), "q draft"));
+  if (bars) {
+    items.push(html("span", { class: "legend-item" }, bar("p"), "p target"));
+    items.push(html("span", { class: "legend-item" }, bar("q"), "q draft"));
+  }
   return html("div", { class: "legend", "aria-label": "Legend" }, ...items);
 }
 

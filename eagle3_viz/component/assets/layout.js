@@ -34,6 +34,7 @@ function box(entry, density, labelOf, limit, measure) {
   const content = glyphWidth(node.state) + measure(label, size, !small) + badgeWidth;
   return {
     label,
+    small,
     badge,
     badgeWidth,
     padding,
@@ -151,7 +152,8 @@ function settle(plan, context) {
   return { nodes, columns: plan.cols.placed, density: plan.density, width, height };
 }
 
-// Roomy, dense, tight; then the least likely subtrees fold until the tree fits the height.
+// Roomy, dense, tight; then the least likely subtrees fold until the tree fits the height, unless
+// the folding is to stay as it is (`keep`).
 export function layoutTree(tree, folding, context) {
   let plan;
   for (const density of DENSITIES) {
@@ -159,7 +161,7 @@ export function layoutTree(tree, folding, context) {
     if (plan.needed <= context.height) return settle(plan, context);
   }
   const candidates = foldCandidates(tree, folding);
-  if (!folding.showAll || candidates.length === 0) return settle(plan, context);
+  if (folding.keep || !folding.showAll || candidates.length === 0) return settle(plan, context);
   let [few, many] = [0, candidates.length];
   while (few < many) {
     const middle = (few + many) >> 1;

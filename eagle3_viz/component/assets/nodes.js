@@ -3,11 +3,10 @@
 import { STATE_WORDS } from "./card.js";
 import { svg } from "./dom.js";
 import { known, probability } from "./format.js";
-import { edgePath, edgeWidth, glyphWidth, isSmall } from "./layout.js";
+import { edgePath, edgeWidth, glyphWidth } from "./layout.js";
 
 const GLYPH = { rejected: "✕", recovered: "◆", bonus: "★" };
-const DECIDED_STATES = new Set(["accepted", "rejected", "recovered", "bonus"]);
-const ORDER = { pruned: 0, unreached: 1, rejected: 2, bonus: 3, recovered: 3, accepted: 4 };
+const ORDER = ["pruned", "unreached", "drafted", "verified", "rejected", "bonus", "recovered", "accepted"];
 
 function bars(placed) {
   const { node, x, y, width, height, padding } = placed;
@@ -82,9 +81,8 @@ function describe(node, text, hidden) {
 }
 
 export function drawNode(placed, density, text) {
-  const { node, x, y, width, height } = placed;
-  const small = isSmall(node.state);
-  const shape = { ...placed, bars: DECIDED_STATES.has(node.state) };
+  const { node, x, y, width, height, small } = placed;
+  const shape = { ...placed, bars: !small && node.state !== "root" };
   return svg(
     "g",
     {
@@ -108,17 +106,18 @@ export function drawNode(placed, density, text) {
   );
 }
 
-export function drawEdges(layout) {
+// `nodes`: the placed nodes by id; an edge is drawn where its parent is among them.
+export function drawEdges(nodes, columns) {
   const edges = [];
-  for (const placed of layout.nodes.values()) {
-    const parent = layout.nodes.get(placed.node.parent);
+  for (const placed of nodes.values()) {
+    const parent = nodes.get(placed.node.parent);
     if (!parent) continue;
     const own = placed.node.state === "recovered" || placed.node.state === "bonus";
     edges.push({
-      order: ORDER[placed.node.state],
+      order: ORDER.indexOf(placed.node.state),
       element: svg("path", {
         class: `edge ${placed.node.state}`,
-        d: edgePath(parent, placed, layout.columns[parent.node.depth]),
+        d: edgePath(parent, placed, columns[parent.node.depth]),
         "stroke-width": own ? Math.max(edgeWidth(placed.node.q), 2.5) : edgeWidth(placed.node.q),
       }),
     });

@@ -77,6 +77,7 @@ export class TokenStrip {
     this.groups.clear();
     this.lines.replaceChildren();
     this.sticky = true;
+    this.selected = null;
   }
 
   group(index, texts, origins) {

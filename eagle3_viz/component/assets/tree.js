@@ -13,7 +13,9 @@ export class TreeView {
     this.chosen = new Map();
     this.showAll = false;
     this.focused = null;
+    this.cardOnFocus = true;
     this.canvas = svg("svg", { class: "tree", role: "group", "aria-label": "Draft tree" });
+    this.scene = this.canvas;
     this.notice = html("p", { class: "notice" });
     this.card = new Card();
     this.scroller = html("div", { class: "tree-scroll" }, this.canvas, this.notice);
@@ -60,32 +62,50 @@ export class TreeView {
     this.notice.hidden = !blank;
     this.notice.textContent = notice;
     this.layout = null;
-    if (blank) this.canvas.replaceChildren();
+    if (blank) this.scene.replaceChildren();
     else this.drawTree();
   }
 
   drawTree() {
     const { store, cycle, width, height } = this.state;
     const held = this.canvas.contains(this.element.getRootNode().activeElement);
-    this.tree = buildTree(cycle, this.showAll);
+    this.tree = this.grow(cycle);
     this.layout = layoutTree(this.tree, this, {
       width,
       height: height - 2,
       measure: this.measure,
       labelOf: (token) => store.label(token),
     });
-    const { nodes, columns, density } = this.layout;
+    this.resize();
+    this.paint();
+    if (held) this.focus(this.elements.has(this.focused) ? this.focused : 0);
+  }
+
+  grow(cycle) {
+    return buildTree(cycle, this.showAll);
+  }
+
+  resize() {
     this.canvas.setAttribute("width", this.layout.width);
     this.canvas.setAttribute("height", this.layout.height);
+  }
+
+  // Placed nodes by id, as they are to be drawn.
+  toDraw() {
+    return this.layout.nodes;
+  }
+
+  paint() {
+    const { columns, density } = this.layout;
+    this.drawnNodes = this.toDraw();
     const heads = columns.map(({ x }, depth) =>
       svg("text", { class: "head", x, y: 12 }, depth === 0 ? "context" : `+${depth}`),
     );
-    const boxes = [...nodes.values()].map((placed) =>
-      drawNode(placed, density, store.hover(placed.node.token)),
+    const boxes = [...this.drawnNodes.values()].map((placed) =>
+      drawNode(placed, density, this.state.store.hover(placed.node.token)),
     );
-    this.canvas.replaceChildren(...heads, ...drawEdges(this.layout), ...boxes);
+    this.scene.replaceChildren(...heads, ...drawEdges(this.drawnNodes, columns), ...boxes);
     this.elements = new Map(boxes.map((box) => [Number(box.dataset.node), box]));
-    if (held) this.focus(this.elements.has(this.focused) ? this.focused : 0);
   }
 
   mark() {
@@ -114,7 +134,7 @@ export class TreeView {
     this.canvas.addEventListener("pointerleave", () => this.hover(null));
     this.canvas.addEventListener("focusin", (event) => {
       this.focused = nodeOf(event);
-      if (event.target.matches(":focus-visible")) this.hover(this.focused);
+      if (this.cardOnFocus && event.target.matches(":focus-visible")) this.hover(this.focused);
     });
     this.canvas.addEventListener("focusout", () => this.hover(null));
     this.canvas.addEventListener("keydown", (event) => this.key(event, nodeOf(event)));
@@ -138,7 +158,7 @@ export class TreeView {
   }
 
   hover(id) {
-    const placed = id === null ? null : this.layout?.nodes.get(id);
+    const placed = id === null || !this.layout ? null : this.drawnNodes.get(id);
     if (!placed) {
       this.card.hide();
       return;
@@ -149,7 +169,7 @@ export class TreeView {
       ruleNote: this.state.store.meta.rule_note,
       anchor: this.onScreen(placed),
       bounds: visiblePart(frame, window.innerHeight),
-      obstacles: [...this.layout.nodes.values()].map((other) => this.onScreen(other)),
+      obstacles: [...this.drawnNodes.values()].map((other) => this.onScreen(other)),
     });
   }
 

@@ -3,6 +3,7 @@
 import { html } from "./dom.js";
 import { Figures, legend } from "./figures.js";
 import { textMeasure } from "./measure.js";
+import { noticeFor } from "./notice.js";
 import { Scrubber, describeCycle } from "./scrubber.js";
 import { Selection } from "./selection.js";
 import { Store } from "./store.js";
@@ -17,22 +18,6 @@ const REPORT_AFTER = 120; // ms of rest before a selection goes to Python
 const MORE =
   "Opens the branches not taken and adds the pruned candidates. " +
   "The least likely subtrees stay folded where the tree would not fit.";
-const NO_CYCLE = {
-  finished: "The run ended at prefill: no cycle.",
-  stopped: "The run was stopped before its first cycle.",
-  failed: "The run failed before its first cycle.",
-};
-
-// Why there is no tree to draw; empty where there is one.
-export function noticeFor(meta, cycle) {
-  if (meta.method === "ar") {
-    return "Autoregression: every step runs the target once and commits one token, so there is no draft tree.";
-  }
-  if (!cycle) return meta.message || (NO_CYCLE[meta.status] ?? "No cycle yet.");
-  if (!cycle.nodes) return "Recording was off for this run, so its draft trees were not kept.";
-  return "";
-}
-
 class LiveView {
   constructor(parent) {
     this.store = new Store();
