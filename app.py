@@ -18,8 +18,10 @@ st.set_page_config(page_title="EAGLE-3 microscope", page_icon=str(UI / "icon.svg
 # No icons: a page's icon becomes the tab's, fetched from a server of fonts.
 PAGES = [
     st.Page("pages/live.py", title="Live", default=True),
+    st.Page("pages/trace.py", title="Trace"),
     st.Page("pages/acceptance.py", title="Acceptance"),
     st.Page("pages/lossless.py", title="Lossless"),
+    st.Page("pages/library.py", title="Library"),
 ]
 page = st.navigation(PAGES, position="top")
 st.html(UI / "style.css")

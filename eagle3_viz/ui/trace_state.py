@@ -1,0 +1,87 @@
+"""What one browser tab of the Trace page looks at, and the callbacks that change it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from eagle3_viz.trace import Trace
+from eagle3_viz.ui.trace_choice import Place, keep_place, place_in
+
+START = Place(0)
+COMPONENT, CYCLE, NODE = "trace_component", "trace_cycle", "trace_node"  # keys of widgets
+_STATE = "trace_page"
+
+
+@dataclass
+class View:
+    """What this tab looks at. A node of None is the token that the cycle ended with.
+
+    wished is what the page asked the component to show last, asked counts how often: the reader
+    moves on in the component, and what is sent to it stays the same.
+    """
+
+    trace: str = ""
+    run: str = ""  # which run the trace is of
+    place: Place = START
+    wished: Place = START
+    asked: int = 0
+    cycles: int = 0  # of a run that goes on, what is shown until it is refreshed
+
+    def still(self, trace_id: str, whole: Trace, *, growing: bool) -> Trace:
+        """`whole`, or as much of a growing run as there was when it was opened or refreshed."""
+        run = f"{trace_id}/{whole.header.started_at}#{whole.header.seed}"
+        if run != self.run or not growing or not self.cycles:
+            self.run, self.cycles = run, len(whole.cycles)
+        return replace(whole, cycles=whole.cycles[: self.cycles])
+
+    def follow(self, trace_id: str, trace: Trace) -> None:
+        """Look where the address says; a change that the component did not make is sent to it."""
+        place = place_in(trace_id, trace)
+        if place.cycle is None:
+            place = START
+        if (trace_id, place) != (self.trace, self.place):
+            self.trace = trace_id
+            self.wish(place)
+
+    def wish(self, place: Place) -> None:
+        """Have the component show a place."""
+        self.place = self.wished = place
+        self.asked += 1
+
+
+def view() -> View:
+    """The state of the tab this script runs for."""
+    return st.session_state.setdefault(_STATE, View())
+
+
+def component_selected() -> None:
+    """The reader moved in the component."""
+    chosen = st.session_state[COMPONENT].get("selection")
+    if chosen:
+        now = view()
+        now.place = Place(chosen["cycle"], chosen["node"])
+        keep_place(now.trace, now.place)
+
+
+def cycle_typed() -> None:
+    """The number input, which counts from 1, moved to another cycle."""
+    _ask(Place(int(st.session_state[CYCLE]) - 1))
+
+
+def node_picked(verified: int) -> None:
+    """The select box moved to another node; the one after the `verified` is the cycle's end."""
+    node = st.session_state[NODE]
+    _ask(Place(int(st.session_state[CYCLE]) - 1, None if node == verified else node))
+
+
+def refresh() -> None:
+    """Show what a run that goes on has done since."""
+    view().cycles = 0
+
+
+def _ask(place: Place) -> None:
+    now = view()
+    now.wish(place)
+    keep_place(now.trace, place)
