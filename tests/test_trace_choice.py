@@ -103,6 +103,8 @@ def test_an_address_restores_trace_cycle_and_node(library: Library) -> None:
     opened = ran(page(trace="shipped-eagle3-math", cycle="3", node="2"))
     assert shown(opened) == "shipped-eagle3-math 'EAGLE-3, math' 4 2 2"
     assert opened.query_params == address("shipped-eagle3-math", 2, 2)
+    opened.query_params.clear()  # to another page and back
+    assert shown(ran(opened)).endswith(" 4 2 2")
 
 
 @pytest.mark.parametrize(
@@ -139,11 +141,13 @@ def test_another_trace_in_the_select_box_is_in_the_address_without_the_old_cycle
     assert opened.query_params == {"trace": "shipped-eagle3-math"}
 
 
-def test_a_pick_is_kept_on_a_page_without_it_in_its_address_until_a_newer_run(
-    library: Library,
+@pytest.mark.parametrize("by_link", [True, False])
+def test_a_trace_is_kept_on_a_page_without_it_in_its_address_until_a_newer_run(
+    library: Library, by_link: bool
 ) -> None:
-    opened = ran(page())
-    opened.selectbox(key="probe_trace").set_value("shipped-eagle3-math").run()
+    opened = ran(page(trace="shipped-eagle3-math") if by_link else page())
+    if not by_link:
+        opened.selectbox(key="probe_trace").set_value("shipped-eagle3-math").run()
     opened.query_params.clear()  # what the navigation bar does
     assert shown(ran(opened)).startswith("shipped-eagle3-math ")
     opened.query_params.clear()
@@ -216,6 +220,7 @@ def test_what_is_looked_at_is_in_the_address_and_is_found_again(library: Library
     assert shown(opened) == "shipped-eagle3-code 1 2"
     opened.query_params.clear()  # to another page and back
     assert shown(ran(opened)) == "shipped-eagle3-code 1 2"
+    assert opened.query_params == address("shipped-eagle3-code", 1, 2)
     opened.query_params.clear()
     opened.selectbox(key="keeper_trace").set_value("shipped-eagle3-math").run()
     assert shown(opened) == "shipped-eagle3-math None None"

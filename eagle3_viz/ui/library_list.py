@@ -16,6 +16,7 @@ from eagle3_viz.settings import method_title
 from eagle3_viz.wording import counted
 
 PICKED = "library_entry"  # the select box with the trace that the page is about
+TABLE = "library_table"
 FILTERS = ("library_text", "library_methods", "library_domains", "library_tags")
 MAX_LISTED = 20  # problems
 MAX_LINE = 300  # characters of a problem
@@ -54,7 +55,10 @@ def choose(entries: Sequence[Entry]) -> Entry | None:
     if not shown:
         st.text(NOTHING_FOUND)
         return None
-    _table(shown)
+    ids = [entry.id for entry in shown]
+    if st.session_state.get(PICKED) not in ids:
+        st.session_state[PICKED] = ids[0]
+    _table(shown, ids)
     return _pick(shown)
 
 
@@ -88,8 +92,10 @@ def _several(label: str, key: str, values: Iterable[str], title: Callable[[str],
     )
 
 
-def _table(shown: Sequence[Entry]) -> None:
+def _table(shown: Sequence[Entry], ids: Sequence[str]) -> None:
     """One row a trace; a click on one picks it, as the select box below does."""
+    row = ids.index(st.session_state[PICKED])
+    st.session_state[TABLE] = {"selection": {"rows": [row], "columns": [], "cells": []}}
     table = pd.DataFrame(
         {
             "name": [entry.name for entry in shown],
@@ -112,9 +118,10 @@ def _table(shown: Sequence[Entry]) -> None:
         hide_index=True,
         width="stretch",
         height=min(400, 38 + 35 * len(shown)),
-        key="library_table",
-        on_select=lambda: _row_clicked([entry.id for entry in shown]),
-        selection_mode="single-row",
+        key=TABLE,
+        alt="Traces of the library",
+        on_select=lambda: _row_clicked(ids),
+        selection_mode="single-row-required",
         column_config={
             "name": st.column_config.TextColumn("name", width="medium"),
             "tau": number("tau", format="%.2f", help="Tokens per cycle."),
@@ -125,15 +132,13 @@ def _table(shown: Sequence[Entry]) -> None:
 
 
 def _row_clicked(ids: Sequence[str]) -> None:
-    rows = st.session_state.library_table.selection.rows
+    rows = st.session_state[TABLE].selection.rows
     if rows and rows[0] < len(ids):
         st.session_state[PICKED] = ids[rows[0]]
 
 
 def _pick(shown: Sequence[Entry]) -> Entry:
     names = distinct_names(shown)
-    if st.session_state.get(PICKED) not in names:
-        st.session_state[PICKED] = shown[0].id
     picked = st.selectbox(
         "Trace",
         list(names),

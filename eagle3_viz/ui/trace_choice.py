@@ -36,7 +36,7 @@ _CHOICE, _VIEW = "trace_choice", "trace_view"
 
 @dataclass(frozen=True)
 class Choice:
-    """The trace somebody picked, and the run that was live then: a newer run goes first again."""
+    """The trace shown last, and the run that was live then: a newer run goes first again."""
 
     trace: str
     job: Job | None
@@ -70,6 +70,7 @@ def chosen_trace(prefix: str) -> tuple[str, str, Trace] | None:
         format_func=lambda trace_id: names.get(trace_id, trace_id),
         key=key,
         index=None,
+        required=True,
         placeholder="Choose a trace",
         on_change=_picked,
         args=(key,),
@@ -77,6 +78,7 @@ def chosen_trace(prefix: str) -> tuple[str, str, Trace] | None:
     if not known:
         st.text(NO_LIVE if chosen == LIVE else NO_SUCH.format(plain(chosen, 64)))
         return None
+    _remember(chosen)
     _write(trace=chosen)
     return _opened_or_told(chosen, names[chosen])
 
@@ -89,11 +91,15 @@ def place_in(trace_id: str, trace: Trace) -> Place:
     params = st.query_params
     if "cycle" not in params:
         last, view = st.session_state.get(_VIEW, ("", Place()))
-        return view if last == trace_id and _fits(view, trace) else Place()
+        if last != trace_id or not _fits(view, trace):
+            return Place()
+        keep_place(trace_id, view)
+        return view
     wanted = Place(
         _number(params["cycle"]) - 1, _number(params["node"]) if "node" in params else None
     )
     if _fits(wanted, trace):
+        keep_place(trace_id, wanted)
         return wanted
     st.text(
         f"The link names cycle {plain(params['cycle'], 12)}"
@@ -131,7 +137,6 @@ def open_in_acceptance_page(trace_id: str) -> None:
 
 
 def _go(page: str, trace_id: str, cycle: int | None = None, node: int | None = None) -> None:
-    _remember(trace_id)
     st.session_state.pop(_VIEW, None)
     st.switch_page(page, query_params=address(trace_id, cycle, node))
 
@@ -146,7 +151,7 @@ def _names() -> dict[str, str]:
 
 
 def _remembered(names: dict[str, str]) -> str:
-    """The last pick while no run is newer; else this tab's run, what ships, or the first."""
+    """The one shown last while no run is newer; else this tab's run, what ships, or the first."""
     choice: Choice | None = st.session_state.get(_CHOICE)
     if choice is not None and choice.trace in names and choice.job is live_state.view().job:
         return choice.trace
@@ -159,19 +164,21 @@ def _remember(trace_id: str) -> None:
 
 def _picked(key: str) -> None:
     """The select box moved to another trace: the cycle and node of the last one mean nothing."""
-    trace_id = st.session_state[key]
-    _remember(trace_id)
     st.session_state.pop(_VIEW, None)
-    _write(trace=trace_id, cycle=None, node=None)
+    _write(trace=st.session_state[key], cycle=None, node=None)
 
 
 def _write(**query: str | None) -> None:
-    """Change the query parameters that are named; None removes one."""
-    for name, value in query.items():
-        if value is None:
-            st.query_params.pop(name, None)
-        elif st.query_params.get(name) != value:
-            st.query_params[name] = value
+    """Change the query parameters that are named; None removes one.
+
+    Together: the browser's history gets an entry for each time.
+    """
+    params = st.query_params
+    for name in [name for name, value in query.items() if value is None and name in params]:
+        del params[name]
+    changed = {n: v for n, v in query.items() if v is not None and params.get(n) != v}
+    if changed:
+        params.update(changed)
 
 
 def _live() -> Trace | None:
