@@ -22,7 +22,7 @@ from eagle3_viz.library.folder import (
     shipped_files,
     shipped_labels,
 )
-from eagle3_viz.library.words import slug
+from eagle3_viz.library.words import plain, slug
 from eagle3_viz.text_lines import DataError
 from eagle3_viz.trace import Trace
 from eagle3_viz.trace_file import TraceFileError
@@ -30,6 +30,7 @@ from eagle3_viz.trace_file import TraceFileError
 MAX_BYTES = 64 * 2**20  # of one trace, as the upload of the page
 MAX_TRACES = 1_000
 MAX_FOLDER_BYTES = 4 * 2**30
+MAX_SENTENCE = 500  # characters about a file, whose own words may be in it
 
 
 class LibraryError(ValueError):
@@ -76,7 +77,7 @@ class Library:
         try:
             found = described(path, trace_id, shipped)
         except (TraceFileError, OSError) as error:
-            raise LibraryError(f"{trace_id}: {error}") from error
+            raise LibraryError(f"{trace_id}: {plain(str(error), MAX_SENTENCE)}") from error
         return found.labelled(self._labels(trace_id, path))
 
     def open(self, trace_id: str) -> Trace:
@@ -84,7 +85,7 @@ class Library:
         try:
             return trace_file.load(self._path(trace_id))
         except TraceFileError as error:
-            raise LibraryError(f"{trace_id}: {error}") from error
+            raise LibraryError(f"{trace_id}: {plain(str(error), MAX_SENTENCE)}") from error
 
     def read(self, trace_id: str) -> bytes:
         """The Parquet file of a trace."""
@@ -115,7 +116,7 @@ class Library:
             examine(data)
             content = trace_file.to_bytes(trace_in(data)) if is_json(data) else data
         except TraceFileError as error:
-            raise LibraryError(str(error)) from error
+            raise LibraryError(plain(str(error), MAX_SENTENCE)) from error
         return self._keep(content, Labels(name, tuple(tags), domain))
 
     def save(self, trace: Trace, name: str, tags: Iterable[str] = (), domain: str = "") -> Entry:
@@ -164,7 +165,7 @@ class Library:
         except FileNotFoundError:  # somebody deleted it just now
             return None
         except (TraceFileError, OSError) as error:
-            report(f"{found.path.name}: {error}")
+            report(f"{found.path.name}: {plain(str(error), MAX_SENTENCE)}")
             return None
 
     def _labels(

@@ -184,6 +184,14 @@ def test_a_broken_tree_is_refused_and_nothing_is_written(
     assert not library.folder.exists()
 
 
+def test_what_a_file_says_of_itself_cannot_steer_the_sentence_about_it(tmp_path: Path) -> None:
+    hostile = json.loads(JSON)
+    hostile["provenance"]["header"]["versions"] = {"\u202e\x1b[2J<b>" + "x" * 900: 1}
+    with pytest.raises(LibraryError, match=r"header\.versions\.\[2J<b>xxx") as refused:
+        Library(tmp_path / "own").add(json.dumps(hostile).encode(), "hostile")
+    assert len(str(refused.value)) <= 500 and str(refused.value).isprintable()
+
+
 def test_a_gigabyte_of_zeros_is_refused_by_its_size(tmp_path: Path) -> None:
     library = Library(tmp_path / "own")
     with pytest.raises(LibraryError, match="the file has 1024 MB, a trace in the library at most"):
