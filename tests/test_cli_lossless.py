@@ -13,8 +13,10 @@ import pytest
 from eagle3_viz.cli import arguments, lossless
 from eagle3_viz.cli.main import main
 from eagle3_viz.config import METHODS, TreeShape
+from eagle3_viz.decode import Loop
 from eagle3_viz.lossless import greedy_test, sampling_test
 from eagle3_viz.lossless.chi_square import ChiSquare
+from eagle3_viz.lossless.sampler import Sampler
 from eagle3_viz.target import TargetModel
 from tests.lossless.tiny_pair import chat_pair
 
@@ -92,6 +94,33 @@ def test_an_interrupt_leaves_what_was_finished(
     assert "Lossless, as far as 1 test can tell" in shown.out
     assert "Interrupted" in shown.err
     assert len(pd.read_csv(file)) == 1
+    monkeypatch.setattr(lossless, "run_cases", real)
+    monkeypatch.setattr(Sampler, "draws", fails_for_topk(Sampler.draws))
+    assert main(["lossless", "sampling", *SMALL, "--csv", str(file)]) == 0
+    table = pd.read_csv(file)
+    assert table.rule.tolist() == ["topk", "sample", "ratio", "rerank", "reorder", "typical"]
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+def fails_for_topk(draws):
+    """Fails where the finished case is drawn once more."""
+
+    def others(self, kind, config):
+        assert (kind, config.rule) != (Loop, "topk")
+        return draws(self, kind, config)
+
+    return others
+
+
+def test_draws_of_another_check_are_not_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tests.csv"
+    kept = lossless.kept_beside(file)
+    kept.write_text('{"draws": 7}\n')
+    assert main(["lossless", "sampling", *SMALL, "--csv", str(file)]) == 1
+    assert "holds what another check has drawn" in capsys.readouterr().err
+    assert kept.read_text() == '{"draws": 7}\n' and not file.exists()
 
 
 def test_an_interrupt_before_anything_is_finished_is_only_an_interrupt(

@@ -23,6 +23,7 @@ from eagle3_viz.fixed_tree import FIXED_TREES
 from eagle3_viz.lossless import report
 from eagle3_viz.lossless.exact import Prefix, open_prefix
 from eagle3_viz.lossless.greedy_test import GreedyRun, run_greedy
+from eagle3_viz.lossless.kept import KeptTallies
 from eagle3_viz.lossless.sampling_test import (
     Case,
     Result,
@@ -81,9 +82,33 @@ def sampling(args: argparse.Namespace) -> int:
     prefix = open_prefix(pair.target, encode_chat(pair.tokenizer, args.prompt))
     print(prefix_in_words(pair, prefix))
     results: list[Result] = []
-    steps = run_cases(pair, prefix, to_test, args.draws)
+    kept = args.csv and KeptTallies(kept_beside(args.csv), _about(pair, prefix, args.draws))
+    steps = run_cases(pair, prefix, to_test, args.draws, kept)
     finished = _follow("Draws", steps, lambda step: results.extend(filter(None, [step.result])))
-    return _tell(_sampling_report(results), args.csv, finished) if results else INTERRUPTED
+    status = _tell(_sampling_report(results), args.csv, finished) if results else INTERRUPTED
+    if kept is not None and finished:
+        kept.path.unlink()
+    elif kept is not None:
+        print("The same command goes on from there.", file=sys.stderr)
+    return status
+
+
+def kept_beside(csv: Path) -> Path:
+    """Where the draws of a check that is not finished are kept."""
+    return csv.with_name(f"{csv.name}.draws")
+
+
+def _about(pair: LoadedPair, prefix: Prefix, draws: int) -> dict[str, object]:
+    """What draws must agree on to belong to one check; the settings are in each case."""
+    drafts = {method: pair.draft_for(method) for method in pair.methods}
+    return {
+        "target": pair.target_source.sha256,
+        "drafts": {name: found.source.sha256 for name, found in drafts.items() if found},
+        "dtype": str(pair.target.dtype),
+        "device": str(pair.target.device),
+        "prefix": [*prefix.ids, prefix.root],
+        "draws": draws,
+    }
 
 
 def asked_cases(

@@ -29,7 +29,7 @@ def sampling_table(judged: Sequence[Judged]) -> pd.DataFrame:
                 "top_k": config.sampling.top_k,
                 "top_p": config.sampling.top_p,
                 "seed": config.seed,
-                "draws": result.draws,
+                "draws": result.tally.draws,
                 "cells": len(test.cells),
                 "chi_square": test.statistic,
                 "freedom": test.freedom,
@@ -38,10 +38,10 @@ def sampling_table(judged: Sequence[Judged]) -> pd.DataFrame:
                 "rejected": one.rejected,
                 "distance": test.distance,
                 "detectable_distance": one.detectable,
-                **{origin.name.lower(): result.origins[origin] for origin in Origin},
-                "accepted_twice": result.accepted_twice,
-                "forwards": result.forwards,
-                "seconds": result.seconds,
+                **{origin.name.lower(): result.tally.origins[origin] for origin in Origin},
+                "accepted_twice": result.tally.accepted_twice,
+                "forwards": result.tally.forwards,
+                "seconds": result.tally.seconds,
             }
         )
     return pd.DataFrame(rows)
@@ -76,7 +76,7 @@ class Group:
 
     def tokens(self, origin: Origin) -> int:
         """Tokens of that origin in all texts."""
-        return sum(test.result.origins[origin] for test in self.tests)
+        return sum(test.result.tally.origins[origin] for test in self.tests)
 
     @property
     def verdict(self) -> str:
@@ -161,7 +161,9 @@ def _missing(group: Group) -> str:
     if group.tests[0].result.case.config.method == "ar":
         return ""
     found = {
-        "two accepted tokens in a row": sum(test.result.accepted_twice for test in group.tests),
+        "two accepted tokens in a row": sum(
+            test.result.tally.accepted_twice for test in group.tests
+        ),
         "a recovered token": group.tokens(Origin.RECOVERED),
         "a bonus token": group.tokens(Origin.BONUS),
     }
@@ -173,7 +175,7 @@ def power_in_words(judged: Sequence[Judged]) -> str:
     worst = max(judged, key=lambda one: one.detectable)
     level = FAMILY_LEVEL / len(judged)
     return (
-        f"Power: with {worst.result.draws} draws of {LENGTH} tokens in "
+        f"Power: with {worst.result.tally.draws} draws of {LENGTH} tokens in "
         f"{len(worst.result.test.cells)} cells, a total variation distance of "
         f"{worst.detectable:.3f} or more would be rejected with a chance of at least {POWER:.0%} "
         f"at level {level:.2g} ({FAMILY_LEVEL:g} for {counted(len(judged), 'test')} together)."

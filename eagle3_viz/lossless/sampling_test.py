@@ -27,6 +27,7 @@ from eagle3_viz.lossless.chi_square import (
 )
 from eagle3_viz.lossless.defaults import SAMPLING_TREE
 from eagle3_viz.lossless.exact import ExactTexts, Prefix
+from eagle3_viz.lossless.kept import KeptTallies, Tally
 from eagle3_viz.lossless.sampler import Drawn, Sampler
 from eagle3_viz.lossless.wrong_rules import WRONG_RULES
 from eagle3_viz.pairs import LoadedPair
@@ -55,20 +56,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """A finished test.
-
-    origins        tokens by where they came from.
-    accepted_twice texts in which two drafted tokens in a row were accepted.
-    forwards       verifications that were really run; the others had been made before.
-    """
+    """A finished test and the draws it is about."""
 
     case: Case
-    draws: int
     test: ChiSquare
-    origins: Counter[Origin]
-    accepted_twice: int
-    forwards: int
-    seconds: float
+    tally: Tally
 
 
 @dataclass(frozen=True)
@@ -157,9 +149,13 @@ def method_with_q(pair: LoadedPair) -> Method | None:
 
 
 def run_cases(
-    pair: LoadedPair, prefix: Prefix, to_test: Sequence[Case], draws: int
+    pair: LoadedPair,
+    prefix: Prefix,
+    to_test: Sequence[Case],
+    draws: int,
+    kept: KeptTallies | None = None,
 ) -> Iterator[Progress]:
-    """Make the tests one after another.
+    """Make the tests one after another; what is in `kept` is not drawn again.
 
     Raises ValueError for a method that the pair has no draft for, and for too few draws.
     """
@@ -173,25 +169,38 @@ def run_cases(
     sampler: Sampler | None = None
     method: Method | None = None
     for place, case in enumerate(to_test):
-        if sampler is None or case.config.method != method:
-            method = case.config.method
-            sampler = Sampler(pair.target, pair.draft(method), prefix)
-        start, made = time.perf_counter(), sampler.target.forwards
-        drawn: list[Drawn] = []
-        for one in islice(sampler.draws(case.loop, case.config), draws):
-            drawn.append(one)
-            if len(drawn) % _REPORT_EVERY == 0 and len(drawn) < draws:
-                yield Progress(place * draws + len(drawn), len(to_test) * draws)
-        result = Result(
-            case,
-            draws,
-            chi_square((one.text for one in drawn), joints[case.config.sampling]),
-            Counter(origin for one in drawn for origin in one.origins),
-            sum(_accepted_twice(one) for one in drawn),
-            sampler.target.forwards - made,
-            time.perf_counter() - start,
-        )
-        yield Progress((place + 1) * draws, len(to_test) * draws, result)
+        tally = None if kept is None else kept.get(case)
+        if tally is None:
+            if sampler is None or case.config.method != method:
+                method = case.config.method
+                sampler = Sampler(pair.target, pair.draft(method), prefix)
+            for done, tally in _drawn(sampler, case, draws):
+                if tally is None:
+                    yield Progress(place * draws + done, len(to_test) * draws)
+            assert tally is not None
+            if kept is not None:
+                kept.add(case, tally)
+        test = chi_square(tally.texts.elements(), joints[case.config.sampling])
+        finished = Result(case, test, tally)
+        yield Progress((place + 1) * draws, len(to_test) * draws, finished)
+
+
+def _drawn(sampler: Sampler, case: Case, draws: int) -> Iterator[tuple[int, Tally | None]]:
+    """Draw the texts of a case: how many there are now and then, and all of them at the end."""
+    start, made = time.perf_counter(), sampler.target.forwards
+    drawn: list[Drawn] = []
+    for one in islice(sampler.draws(case.loop, case.config), draws):
+        drawn.append(one)
+        if len(drawn) % _REPORT_EVERY == 0:
+            yield len(drawn), None
+    tally = Tally(
+        Counter(one.text for one in drawn),
+        Counter(origin for one in drawn for origin in one.origins),
+        sum(_accepted_twice(one) for one in drawn),
+        sampler.target.forwards - made,
+        time.perf_counter() - start,
+    )
+    yield draws, tally
 
 
 def _accepted_twice(drawn: Drawn) -> bool:
@@ -203,6 +212,6 @@ def judged(results: Sequence[Result]) -> list[Judged]:
     adjusted = holm([result.test.p_value for result in results])
     level = FAMILY_LEVEL / max(1, len(results))
     return [
-        Judged(result, p, detectable_distance(result.draws, result.test.freedom, level))
+        Judged(result, p, detectable_distance(result.tally.draws, result.test.freedom, level))
         for result, p in zip(results, adjusted, strict=True)
     ]

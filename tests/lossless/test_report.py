@@ -8,6 +8,7 @@ import torch
 from eagle3_viz.config import DecodeConfig, Sampling
 from eagle3_viz.lossless.chi_square import Cell, ChiSquare
 from eagle3_viz.lossless.greedy_test import Comparison, GreedyRun, Margins
+from eagle3_viz.lossless.kept import Tally
 from eagle3_viz.lossless.report import (
     greedy_cells,
     greedy_table,
@@ -28,7 +29,8 @@ def result(rule: str, p: float, seed: int = 0, origins=ALL, twice: int = 9) -> R
     built_on = rule if rule in ("topk", "sample", "typical") else "sample"
     config = DecodeConfig(sampling=Sampling(0.8), rule=built_on, seed=seed)  # type: ignore[arg-type]
     test = ChiSquare(CELLS, 1.0, 1, p, 0.05)
-    return Result(Case(rule, config), 100, test, origins, twice, 7, 1.5)
+    tally = Tally(Counter({(1, 2, 3): 55, (4, 5, 6): 45}), origins, twice, 7, 1.5)
+    return Result(Case(rule, config), test, tally)
 
 
 RESULTS = [

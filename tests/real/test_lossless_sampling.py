@@ -55,20 +55,20 @@ def one_case(method: Method, rule: Rule) -> Case:
 def test_chosen_trees_write_texts_of_the_targets_distribution(method: Method) -> None:
     found = outcome(one_case(method, "topk"))
     assert found.as_it_should
-    origins = found.result.origins
+    origins = found.result.tally.origins
     assert min(origins[o] for o in (Origin.ACCEPTED, Origin.RECOVERED, Origin.BONUS)) > 0
 
 
 def test_drawn_trees_write_texts_of_the_targets_distribution() -> None:
     found = outcome(one_case("eagle3", "sample"))
     assert found.as_it_should
-    assert found.result.accepted_twice > 0
+    assert found.result.tally.accepted_twice > 0
 
 
 def test_copied_texts_are_of_the_targets_distribution() -> None:
     found = outcome(one_case("lookup", "topk"), REPETITIVE)
     assert found.as_it_should
-    assert found.result.accepted_twice > 0 and found.result.origins[Origin.BONUS] > 0
+    assert found.result.tally.accepted_twice > 0 and found.result.tally.origins[Origin.BONUS] > 0
 
 
 @pytest.mark.parametrize("rule", [*WRONG_RULES, "typical"])
