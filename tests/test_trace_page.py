@@ -20,6 +20,7 @@ from eagle3_viz.service import Engine
 from eagle3_viz.trace import Trace
 from eagle3_viz.ui import live_state, trace_state
 from eagle3_viz.ui.trace_choice import Place
+from eagle3_viz.ui.trace_state import Moves
 from tests.fake_backend import SyntheticBackend
 from tests.synthetic import make_trace
 from tests.test_component_packed import unpacked
@@ -59,13 +60,10 @@ def texts(page: AppTest) -> str:
     return "\n".join(element.value for element in page.text)
 
 
-def select(page: AppTest, cycle: int, node: int | None) -> None:
-    """What a selection in the view does, short of the browser."""
-    state = page.session_state["trace_page"]
-    state.place = Place(cycle, node)
-    page.query_params["cycle"] = str(cycle + 1)
-    if node is not None:
-        page.query_params["node"] = str(node)
+def select(page: AppTest, cycle: int, node: int | None, **others: Place) -> None:
+    """What a selection in the view does, short of the browser; `others`: values of widgets that
+    come along."""
+    page.session_state["trace_page"].moves = Moves(view=Place(cycle, node), **others)
     page.run()
     assert not page.exception
 
@@ -144,6 +142,41 @@ def test_what_the_view_reports_moves_the_twins_and_sends_nothing_again(
     assert page.selectbox(key="trace_node").value == 1
     assert sent(page) == before
     assert "cycle=6&node=1" in page.code[0].value
+    assert (page.query_params["cycle"], page.query_params["node"]) == ("6", "1")
+
+
+def test_an_old_value_of_a_widget_that_comes_along_with_a_move_changes_nothing(
+    opened: Callable[..., AppTest],
+) -> None:
+    page = opened(make_trace(cycles=8))
+    before = sent(page)
+    select(page, 5, 1, typed=Place(2), picked=Place(0, 3))
+    assert page.number_input(key="trace_cycle").value == 6
+    assert page.selectbox(key="trace_node").value == 1
+    assert sent(page) == before
+
+
+def test_an_old_address_that_comes_along_with_a_move_changes_nothing(
+    opened: Callable[..., AppTest],
+) -> None:
+    page = opened(make_trace(cycles=8), cycle="2")
+    before = sent(page)
+    select(page, 5, 1)
+    page.query_params["cycle"] = "2"
+    select(page, 6, None)
+    assert page.number_input(key="trace_cycle").value == 7
+    assert sent(page) == before
+
+
+def test_going_back_in_the_history_of_the_browser_shows_what_was_there(
+    opened: Callable[..., AppTest],
+) -> None:
+    page = opened(make_trace(cycles=8), cycle="2")
+    select(page, 5, None)
+    page.query_params["cycle"] = "2"
+    page.run()
+    assert sent(page)["cycle"] == 1
+    assert page.number_input(key="trace_cycle").value == 2
 
 
 def test_the_same_cycle_typed_again_after_moving_in_the_view_is_asked_again(

@@ -1,8 +1,13 @@
-"""What one browser tab of the Trace page looks at, and the callbacks that change it."""
+"""What one browser tab of the Trace page looks at, and the callbacks that change it.
+
+The browser sends the values of all widgets with every move. When it moves fast, those of the others
+are older than what the page showed last, and so is its address. So callbacks note what moved, and
+the next script run lets one move win.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import streamlit as st
 
@@ -12,6 +17,15 @@ from eagle3_viz.ui.trace_choice import Place, keep_place, place_in
 START = Place(0)
 COMPONENT, CYCLE, NODE = "trace_component", "trace_cycle", "trace_node"  # keys of widgets
 _STATE = "trace_page"
+
+
+@dataclass
+class Moves:
+    """Where the view, the number input and the select box moved since the last script run."""
+
+    view: Place | None = None
+    typed: Place | None = None
+    picked: Place | None = None
 
 
 @dataclass
@@ -28,6 +42,7 @@ class View:
     wished: Place = START
     asked: int = 0
     cycles: int = 0  # of a run that goes on, what is shown until it is refreshed
+    moves: Moves = field(default_factory=Moves)
 
     def still(self, trace_id: str, whole: Trace, *, growing: bool) -> Trace:
         """`whole`, or as much of a growing run as there was when it was opened or refreshed."""
@@ -37,15 +52,25 @@ class View:
         return replace(whole, cycles=whole.cycles[: self.cycles])
 
     def follow(self, trace_id: str, trace: Trace) -> None:
-        """Look where the address says; a change that the component did not make is sent to it."""
-        place = place_in(trace_id, trace)
-        if place.cycle is None:
-            place = START
-        if (trace_id, place) != (self.trace, self.place):
+        """Look where the reader moved, or where the address says: when the page is opened, on
+        another trace, and when the browser goes through its history."""
+        moves, self.moves = self.moves, Moves()
+        named = place_in(trace_id, trace)
+        if named.cycle is None:
+            named = START
+        if COMPONENT not in st.session_state or trace_id != self.trace:
             self.trace = trace_id
-            self.wish(place)
+            self._wish(named)
+        elif moves.view is not None:
+            self.place = moves.view
+            keep_place(trace_id, self.place)
+        elif (widget := moves.typed or moves.picked) is not None:
+            self._wish(widget)
+            keep_place(trace_id, self.place)
+        elif named != self.place:
+            self._wish(named)
 
-    def wish(self, place: Place) -> None:
+    def _wish(self, place: Place) -> None:
         """Have the component show a place."""
         self.place = self.wished = place
         self.asked += 1
@@ -60,28 +85,20 @@ def component_selected() -> None:
     """The reader moved in the component."""
     chosen = st.session_state[COMPONENT].get("selection")
     if chosen:
-        now = view()
-        now.place = Place(chosen["cycle"], chosen["node"])
-        keep_place(now.trace, now.place)
+        view().moves.view = Place(chosen["cycle"], chosen["node"])
 
 
 def cycle_typed() -> None:
     """The number input, which counts from 1, moved to another cycle."""
-    _ask(Place(int(st.session_state[CYCLE]) - 1))
+    view().moves.typed = Place(int(st.session_state[CYCLE]) - 1)
 
 
 def node_picked(verified: int) -> None:
     """The select box moved to another node; the one after the `verified` is the cycle's end."""
-    node = st.session_state[NODE]
-    _ask(Place(int(st.session_state[CYCLE]) - 1, None if node == verified else node))
+    now, node = view(), st.session_state[NODE]
+    now.moves.picked = Place(now.place.cycle, None if node == verified else node)
 
 
 def refresh() -> None:
     """Show what a run that goes on has done since."""
     view().cycles = 0
-
-
-def _ask(place: Place) -> None:
-    now = view()
-    now.wish(place)
-    keep_place(now.trace, place)

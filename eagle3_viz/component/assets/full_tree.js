@@ -117,6 +117,11 @@ export class FullTree extends TreeView {
     event.preventDefault();
   }
 
+  // The node that holds the keyboard, null where another part of the page does.
+  get held() {
+    return this.canvas.contains(this.element.getRootNode().activeElement) ? this.focused : null;
+  }
+
   // Chooses another node by a move of `nodeMoved`; false where there is none.
   move(from, move) {
     const start = this.layout && this.drawnNodes.has(from) ? from : 0;

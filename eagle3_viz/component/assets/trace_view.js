@@ -252,10 +252,11 @@ class TraceView {
   // Whether there was something to do.
   obey(name, ...how) {
     const { tree } = this.views;
+    const from = tree.held ?? this.node;
     const orders = {
       cycle: (by) => this.pick(Math.min(Math.max(this.look.cycle + by, 0), this.store.last)),
-      node: (move) => this.look.tab === "tree" && tree.move(this.node, move),
-      fold: () => this.look.tab === "tree" && tree.fold(this.node),
+      node: (move) => this.look.tab === "tree" && tree.move(from, move),
+      fold: () => this.look.tab === "tree" && tree.fold(from),
       play: () => this.player.toggle(),
       walk: (by) => this.player.move(by),
       leave: () => this.player.at !== null && this.player.leave(),
@@ -271,7 +272,10 @@ class TraceView {
     this.timer = setTimeout(() => {
       const { cycle, node, tab } = this.look;
       const verified = this.cycle?.nodes?.token[node] !== undefined;
-      this.setStateValue("selection", { cycle, node: verified ? node : null, tab });
+      const selection = { cycle, node: verified ? node : null, tab };
+      const said = JSON.stringify(selection);
+      if (said !== this.reported) this.setStateValue("selection", selection);
+      this.reported = said;
     }, REPORT_AFTER);
   }
 
