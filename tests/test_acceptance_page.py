@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
@@ -21,7 +23,7 @@ from eagle3_viz.metrics import acceptance_by_depth, summary
 from eagle3_viz.prompt_sets import Prompt, PromptSet
 from eagle3_viz.suite.plan import settings_of
 from eagle3_viz.trace import Trace
-from eagle3_viz.ui import acceptance_suite, trace_choice
+from eagle3_viz.ui import acceptance_domains, acceptance_suite, trace_choice
 from tests.suite_folder import Run, write_suite
 from tests.synthetic import make_trace
 
@@ -90,6 +92,17 @@ def test_the_page_shows_the_numbers_of_the_trace(library: Library, rule: Any) ->
 def test_every_chart_says_what_it_shows(library: Library) -> None:
     page = shown(trace=kept(library, make_trace(cycles=20, rule="topk")))
     assert all(chart.proto.alt for chart in page.get("plotly_chart"))
+
+
+def test_the_numbers_of_the_charts_are_there_as_tables_when_asked_for(library: Library) -> None:
+    trace = make_trace(cycles=20, rule="topk")
+    page = shown(trace=kept(library, trace))
+    before = len(page.dataframe)
+    page.session_state["acceptance_tables"] = True
+    page.run()
+    assert len(page.dataframe) == before + 8
+    depths = next(one.value for one in page.dataframe if "unconditional" in one.value)
+    assert depths.accepted.tolist() == acceptance_by_depth(trace).accepted.tolist()
 
 
 def test_a_worst_cycle_is_one_click_away(library: Library, opened: Opened) -> None:
@@ -185,6 +198,19 @@ def test_two_settings_are_compared_with_the_interval_of_the_difference(
     assert "A and B are the same setting." in texts(page)
 
 
+def test_other_traces_have_other_settings_to_choose_from(
+    library: Library, four: dict[str, str]
+) -> None:
+    page = several(shown(acceptance_of="Several traces"), *four.values())
+    page.selectbox(key="acceptance_setting").select("eagle1").run()
+    greedy = kept(library, make_trace(cycles=12), "greedy", "code")
+    page = several(page, *four.values(), greedy)
+    names = page.selectbox(key="acceptance_a").options
+    assert "eagle3 greedy" in names and "eagle1" not in names
+    for key in ("acceptance_a", "acceptance_b", "acceptance_setting"):
+        assert page.selectbox(key=key).value in names
+
+
 def test_from_a_cell_to_its_prompts_and_on_to_a_cycle(
     library: Library, four: dict[str, str], opened: Opened
 ) -> None:
@@ -196,6 +222,17 @@ def test_from_a_cell_to_its_prompts_and_on_to_a_cycle(
     buttons = [b for b in page.button if b.label.startswith("Cycle")]
     buttons[0].click().run()
     assert opened[0][0] == four["eagle1 chat"]
+
+
+def test_a_click_on_a_cell_moves_the_selects_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = SimpleNamespace(acceptance_matrix={"selection": {"cells": [(1, "tau")]}})
+    monkeypatch.setattr(st, "session_state", state)
+    rows = pd.DataFrame({"domain": ["code", "chat"], "setting": ["eagle1", "eagle3"]})
+    acceptance_domains.cell_picked(rows)
+    assert (state.acceptance_domain, state.acceptance_setting) == ("chat", "eagle3")
+    state.acceptance_matrix["selection"]["cells"] = []
+    acceptance_domains.cell_picked(rows)
+    assert state.acceptance_domain == "chat"
 
 
 def test_one_trace_is_too_few_to_compare(library: Library, four: dict[str, str]) -> None:

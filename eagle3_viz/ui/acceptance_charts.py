@@ -191,8 +191,15 @@ def _missing(title: str, why: str) -> pd.DataFrame:
     return pd.DataFrame()
 
 
+@st.fragment
 def _as_tables(tables: dict[str, pd.DataFrame]) -> None:
-    with st.expander("The numbers of the charts as tables", key="acceptance_tables"):
+    """Sent to the browser when somebody opens them."""
+    box = st.expander(
+        "The numbers of the charts as tables", key="acceptance_tables", on_change="rerun"
+    )
+    if not box.open:
+        return
+    with box:
         for title, table in tables.items():
             st.text(title.capitalize())
             st.dataframe(

@@ -31,7 +31,7 @@ def draw(source: Source, other: Source | None = None) -> None:
         width="stretch",
         height="content",
         key="acceptance_matrix",
-        on_select=lambda: _cell_picked(rows),
+        on_select=lambda: cell_picked(rows),
         selection_mode="single-cell",
         column_config={
             metric.title: st.column_config.TextColumn(metric.title, width=METRIC_WIDTH)
@@ -64,7 +64,7 @@ def matrix_frame(matrix: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _cell_picked(rows: pd.DataFrame) -> None:
+def cell_picked(rows: pd.DataFrame) -> None:
     """The selects below follow the cell that was clicked."""
     cells = st.session_state.acceptance_matrix["selection"]["cells"]
     if cells:

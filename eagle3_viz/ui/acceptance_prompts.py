@@ -68,7 +68,12 @@ def _cycles(source: Source, setting: str, set_name: str, prompt: str) -> None:
     picked = traces[0]
     if len(traces) > 1:
         names = [one.name for one in traces]
-        place = st.selectbox("Trace", range(len(traces)), format_func=names.__getitem__)
+        place = st.selectbox(
+            "Trace",
+            range(len(traces)),
+            format_func=lambda row: names[row] if row < len(names) else "",
+            key="acceptance_turn",
+        )
         picked = traces[place or 0]
     try:
         trace = picked.load()

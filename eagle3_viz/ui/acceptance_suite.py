@@ -9,6 +9,7 @@ import streamlit as st
 from eagle3_viz import trace_file
 from eagle3_viz.analysis.suite_folders import SuiteFolder, suites_in, traces_stamp
 from eagle3_viz.library import place
+from eagle3_viz.library.folder import SUITES
 from eagle3_viz.library.words import MAX_NAME, plain
 from eagle3_viz.suite.plan import trace_path
 from eagle3_viz.suite.results import Results, read_results
@@ -19,7 +20,6 @@ from eagle3_viz.ui.acceptance_source import Openable, Source
 from eagle3_viz.wording import counted
 
 CHECKOUT = Path(__file__).resolve().parents[2] / "docs" / "results"
-SUITES = "suites"  # the folder in that of the library
 TAG = "suite"
 ABOUT = (
     "Intervals are over prompts: all turns of a prompt are drawn together. Speed-up: over the "
