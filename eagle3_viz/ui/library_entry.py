@@ -45,6 +45,7 @@ def _facts(entry: Entry) -> None:
     ]
     parts += [] if entry.tau is None else [f"tau {entry.tau:.2f}"]
     parts += [] if entry.speedup is None else [f"speed-up {entry.speedup:.2f}"]
+    parts.append(f"{entry.bytes / 1024:,.0f} kB")
     with st.container(key="library_facts", gap=None):
         st.text(" · ".join(parts))
         st.text(f"Prompt: {entry.prompt}")

@@ -96,25 +96,9 @@ def _table(shown: Sequence[Entry], ids: Sequence[str]) -> None:
     """One row a trace; a click on one picks it, as the select box below does."""
     row = ids.index(st.session_state[PICKED])
     st.session_state[TABLE] = {"selection": {"rows": [row], "columns": [], "cells": []}}
-    table = pd.DataFrame(
-        {
-            "name": [entry.name for entry in shown],
-            "method": [method_title(entry.method) for entry in shown],
-            "domain": [entry.domain for entry in shown],
-            "rule": [entry.rule for entry in shown],
-            "tau": pd.array([entry.tau for entry in shown], "Float64"),
-            "speed-up": pd.array([entry.speedup for entry in shown], "Float64"),
-            "tokens": [entry.tokens for entry in shown],
-            "cycles": [entry.cycles for entry in shown],
-            "tags": [", ".join(entry.tags) for entry in shown],
-            "started": [entry.started_at[:16].replace("T", " ") for entry in shown],
-            "kB": [entry.bytes / 1024 for entry in shown],
-            "from": ["the program" if entry.shipped else "here" for entry in shown],
-        }
-    )
     number = st.column_config.NumberColumn
     st.dataframe(
-        table,
+        _rows(shown),
         hide_index=True,
         width="stretch",
         height=min(400, 38 + 35 * len(shown)),
@@ -126,8 +110,25 @@ def _table(shown: Sequence[Entry], ids: Sequence[str]) -> None:
             "name": st.column_config.TextColumn("name", width="medium"),
             "tau": number("tau", format="%.2f", help="Tokens per cycle."),
             "speed-up": number("speed-up", format="%.2f", help="Over autoregression."),
-            "kB": number("kB", format="%.0f"),
         },
+    )
+
+
+def _rows(shown: Sequence[Entry]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "name": [entry.name for entry in shown],
+            "method": [method_title(entry.method) for entry in shown],
+            "domain": [entry.domain for entry in shown],
+            "rule": [entry.rule for entry in shown],
+            "tau": pd.array([entry.tau for entry in shown], "Float64"),
+            "speed-up": pd.array([entry.speedup for entry in shown], "Float64"),
+            "tokens": [entry.tokens for entry in shown],
+            "cycles": [entry.cycles for entry in shown],
+            "tags": [", ".join(entry.tags) for entry in shown],
+            "started": [entry.started_at[:16].replace("T", " ") for entry in shown],
+            "from": ["the program" if entry.shipped else "here" for entry in shown],
+        }
     )
 
 

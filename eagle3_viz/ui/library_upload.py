@@ -43,7 +43,7 @@ def _inputs() -> None:
         help=f"Parquet or JSON of this program's trace format, at most {MAX_BYTES // 2**20} MB.",
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="library_new"):
-        st.text_input("Name", "", MAX_NAME, key=_key("name"), placeholder="The file's")
+        st.text_input("Name", "", MAX_NAME, key=_key("name"), placeholder="Name of the file")
         st.text_input(
             "Tags",
             "",
