@@ -40,7 +40,7 @@ def trace_payload(trace: Trace, name: str) -> Json:
     for cycle, sent in zip(trace.cycles, cycles, strict=True):
         sent |= _more(trace, cycle, drawn=sent["nodes"] is not None)
     status = "stopped" if trace.finish is None else "finished"
-    return {**payload, "name": name, "status": status}
+    return {**payload, "name": name, "rule": trace.header.rule, "status": status}
 
 
 def _more(trace: Trace, cycle: Cycle, *, drawn: bool) -> Json:

@@ -46,7 +46,7 @@ def trace_view(
     key: str,
     cycle: int | None = None,
     node: int | None = None,
-    height: int = 860,
+    height: int = 652,
     asked: int = 0,
     on_change: Callable[[], None] | None = None,
 ) -> Any:

@@ -24,7 +24,7 @@ from eagle3_viz.ui.trace_choice import address, chosen_trace
 from eagle3_viz.ui.trace_state import View
 from eagle3_viz.wording import counted
 
-HEIGHT = 860  # px of the view
+HEIGHT = 652  # px of the view: all of it is on a screen of 800
 PACKED = 4  # traces kept packed, of all visitors together
 PROMPT_LIMIT = 8000  # characters
 FACT_LIMIT = 200  # characters of a line
@@ -158,7 +158,7 @@ def _share(trace_id: str, view: View) -> None:
         else:
             st.caption("Link to this view")
             link = address(trace_id, view.place.cycle or 0, view.place.node)
-            st.code(f"?{urlencode(link)}", language=None)
+            st.code(f"?{urlencode(link)}", language=None, wrap_lines=True)
 
 
 def _about(trace: Trace) -> None:

@@ -109,9 +109,15 @@ test("p when tested is told only where refused siblings changed it", () => {
 });
 
 test("figures that were not recorded are left out", () => {
-  const names = figuresOf(cycle.distributions[0], String).map(([name]) => name);
+  const names = figuresOf(cycle.distributions[0], tree, String).map(([name]) => name);
   assert.ok(names.some((name) => name.startsWith("overlap")));
   assert.ok(!names.includes("entropy of q, nats"));
+});
+
+test("a leaf has no figures about children", () => {
+  const alone = new Map([[0, { id: 0, children: [DECIDED] }]]);
+  const names = figuresOf(cycle.distributions[0], alone, String).map(([name]) => name);
+  assert.ok(names.some((name) => name.startsWith("overlap")) && !names.includes("every child refused"));
 });
 
 test("strokes of the overlap stay inside their box", () => {

@@ -34,6 +34,10 @@ export class Inspector {
   constructor(measure) {
     this.measure = measure;
     this.element = html("aside", { class: "inspector", "aria-label": "Inspector", tabindex: 0 });
+    this.scrolled = false;
+    this.element.addEventListener("scroll", () => {
+      this.scrolled = true;
+    });
   }
 
   // `state`: { store, cycle, tree, node, width, height }; height null: as high as it needs.
@@ -46,7 +50,8 @@ export class Inspector {
     this.width = width - 34; // within padding and the scroll bar
     this.element.style.height = height === null ? "" : `${height}px`;
     this.element.replaceChildren(...(state.tree ? this.ofNode() : this.ofCycle()));
-    this.element.scrollTop = 0;
+    if (this.scrolled) this.element.scrollTop = 0; // asking where it stands would cost a layout
+    this.scrolled = false;
   }
 
   // Without a tree: what was recorded after the cycle's root, as for autoregression.
@@ -106,7 +111,7 @@ export class Inspector {
     const { tree, node, store } = this.state;
     const rows = node === 0 ? [] : siblingsOf(tree, judge, node);
     if (rows.length < 2) return null;
-    const heads = ["token", "p", "p when tested", "accept", "draw", ""];
+    const heads = ["token", store.meta.rule === "greedy" ? "p" : "p of the rule", "p when tested", "accept", "draw", ""];
     const cells = (child) => [
       shorten(store.label(child.token), NAME_LIMIT),
       probability(child.warped ?? child.p),
@@ -158,7 +163,7 @@ export class Inspector {
       key(at),
       bars,
       note("Bars: p at temperature 1; – is outside the 20 most likely tokens."),
-      html("dl", { class: "inspector-figures" }, ...figuresOf(at, probability).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)])),
+      html("dl", { class: "inspector-figures" }, ...figuresOf(at, tree, probability).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)])),
     );
   }
 }

@@ -67,13 +67,18 @@ export function siblingsOf(tree, judge, id) {
   return children.filter((child) => child.test || (child.id === id && child.id !== DECIDED));
 }
 
-// Rows of [name, value]: what the record knows of a whole distribution.
-export function figuresOf(at, number) {
-  const rows = [
-    ["overlap, sum of min(p, q)", at.overlap],
+// Rows of [name, value]: what the record knows of a whole distribution, and of the children where
+// there are any.
+export function figuresOf(at, tree, number) {
+  const drafted = tree.get(at.node).children.some((id) => id !== DECIDED);
+  const ofChildren = [
     ["p on the children", at.covered],
     ["some child accepted", at.expected],
     ["every child refused", at.refused],
+  ];
+  const rows = [
+    ["overlap, sum of min(p, q)", at.overlap],
+    ...(drafted ? ofChildren : []),
     ["KL(q, p), nats", at.kl],
     ["entropy of p, nats", at.entropy_p],
     ["entropy of q, nats", at.entropy_q],

@@ -30,7 +30,7 @@ const BESIDE = 860; // px from which the inspector stands beside the tree
 const INSPECTOR = 372; // px it is wide then
 const GAP = 12;
 const LOWEST = 300; // px of the tree's area at least
-const STACKED = 440; // px of it at most where the inspector stands below
+const STACKED = 400; // px of it where the inspector stands below
 const ROWS = 124; // px of it that the cache rows take during the walk
 const SCROLLED = ".lines, .inspector";
 const SCROLL_KEYS = new Set(["ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End"]);
@@ -183,7 +183,7 @@ class TraceView {
 
   showMain(cycle, width) {
     const beside = width >= BESIDE;
-    const height = beside ? this.room() : Math.min(this.room(), STACKED);
+    const height = beside ? this.room() : STACKED;
     const stage = this.player.at === null ? null : stageAt(this.player.steps, this.player.at);
     const notice = noticeFor(this.store.meta, cycle);
     const shared = { store: this.store, cycle, tree: this.tree, node: this.node };
