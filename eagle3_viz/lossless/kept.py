@@ -11,14 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from eagle3_viz.config import DecodeConfig
 from eagle3_viz.lossless.chi_square import Text
 from eagle3_viz.records import Origin
 from eagle3_viz.text_lines import DataError
-
-if TYPE_CHECKING:
-    from eagle3_viz.lossless.sampling_test import Case
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,10 @@ class Tally:
 
 
 class KeptTallies:
-    """Tallies by case in one file, for a check that `about` describes."""
+    """Tallies by case in one file, for a check that `about` describes.
+
+    A case is the rule it is about, which may be a wrong one, and the configuration it runs with.
+    """
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
         """Reads what is there. Raises DataError for a file of another check, or a damaged one."""
@@ -62,14 +63,14 @@ class KeptTallies:
         with path.open("wb") as file:
             file.writelines(whole or [first])
 
-    def get(self, case: Case) -> Tally | None:
-        """What was drawn for `case`, None for nothing yet."""
-        return self._tallies.get(_key(case))
+    def get(self, rule: str, config: DecodeConfig) -> Tally | None:
+        """What was drawn for a case, None for nothing yet."""
+        return self._tallies.get(_key(rule, config))
 
-    def add(self, case: Case, tally: Tally) -> None:
+    def add(self, rule: str, config: DecodeConfig, tally: Tally) -> None:
         """Keep the draws of a case that is finished."""
         row = {
-            "case": _key(case),
+            "case": _key(rule, config),
             "texts": [[*text, count] for text, count in tally.texts.items()],
             "origins": {origin.name: count for origin, count in tally.origins.items()},
             "accepted_twice": tally.accepted_twice,
@@ -78,7 +79,7 @@ class KeptTallies:
         }
         with self.path.open("ab", buffering=0) as file:  # a line is one write
             file.write(json.dumps(row).encode() + b"\n")
-        self._tallies[_key(case)] = tally
+        self._tallies[_key(rule, config)] = tally
 
     def _read(self, line: bytes, number: int) -> None:
         try:
@@ -97,5 +98,5 @@ class KeptTallies:
             ) from error
 
 
-def _key(case: Case) -> str:
-    return json.dumps([case.rule, asdict(case.config)], sort_keys=True)
+def _key(rule: str, config: DecodeConfig) -> str:
+    return json.dumps([rule, asdict(config)], sort_keys=True)

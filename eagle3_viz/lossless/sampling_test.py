@@ -169,7 +169,7 @@ def run_cases(
     sampler: Sampler | None = None
     method: Method | None = None
     for place, case in enumerate(to_test):
-        tally = None if kept is None else kept.get(case)
+        tally = None if kept is None else kept.get(case.rule, case.config)
         if tally is None:
             if sampler is None or case.config.method != method:
                 method = case.config.method
@@ -179,7 +179,7 @@ def run_cases(
                     yield Progress(place * draws + done, len(to_test) * draws)
             assert tally is not None
             if kept is not None:
-                kept.add(case, tally)
+                kept.add(case.rule, case.config, tally)
         test = chi_square(tally.texts.elements(), joints[case.config.sampling])
         finished = Result(case, test, tally)
         yield Progress((place + 1) * draws, len(to_test) * draws, finished)

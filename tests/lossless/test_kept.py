@@ -17,38 +17,41 @@ ABOUT = {"draws": 3, "prefix": [1, 2]}
 TALLY = Tally(
     Counter({(1, 2, 3): 2, (4,): 1}), Counter({Origin.ACCEPTED: 5, Origin.BONUS: 2}), 1, 4, 0.5
 )
-CASES = cases(["eagle3"], ["topk", "sample"], [Sampling(0.8), Sampling(1.0)], [0, 1])
+CASES = [
+    (case.rule, case.config)
+    for case in cases(["eagle3"], ["topk", "sample"], [Sampling(0.8), Sampling(1.0)], [0, 1])
+]
 
 
 def test_what_was_kept_comes_back_equal_and_for_its_own_case_alone(tmp_path: Path) -> None:
     file = tmp_path / "draws"
-    KeptTallies(file, ABOUT).add(CASES[0], TALLY)
+    KeptTallies(file, ABOUT).add(*CASES[0], TALLY)
     again = KeptTallies(file, ABOUT)
-    assert again.get(CASES[0]) == TALLY
-    assert [again.get(case) for case in CASES[1:]] == [None] * 7
-    again.add(CASES[1], TALLY)
-    assert KeptTallies(file, ABOUT).get(CASES[1]) == TALLY
+    assert again.get(*CASES[0]) == TALLY
+    assert [again.get(*case) for case in CASES[1:]] == [None] * 7
+    again.add(*CASES[1], TALLY)
+    assert KeptTallies(file, ABOUT).get(*CASES[1]) == TALLY
 
 
 def test_a_wrong_rule_is_another_case_than_the_rule_it_is_built_on(tmp_path: Path) -> None:
     every = cases(["eagle3"], ["sample"], [Sampling(1.0)], [0], wrong_method="eagle3")
     kept = KeptTallies(tmp_path / "draws", ABOUT)
-    kept.add(every[0], TALLY)
-    assert [kept.get(case) is not None for case in every] == [True] + [False] * 4
+    kept.add(every[0].rule, every[0].config, TALLY)
+    assert [kept.get(one.rule, one.config) is not None for one in every] == [True] + [False] * 4
 
 
 def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     file = tmp_path / "draws"
-    KeptTallies(file, ABOUT).add(CASES[0], TALLY)
+    KeptTallies(file, ABOUT).add(*CASES[0], TALLY)
     whole = file.read_bytes()
     file.write_bytes(whole + whole.splitlines(keepends=True)[1][:40])
-    assert KeptTallies(file, ABOUT).get(CASES[0]) == TALLY
+    assert KeptTallies(file, ABOUT).get(*CASES[0]) == TALLY
     assert file.read_bytes() == whole
 
 
 def test_draws_of_another_check_are_refused_and_stay(tmp_path: Path) -> None:
     file = tmp_path / "draws"
-    KeptTallies(file, ABOUT).add(CASES[0], TALLY)
+    KeptTallies(file, ABOUT).add(*CASES[0], TALLY)
     before = file.read_bytes()
     with pytest.raises(DataError, match="another check"):
         KeptTallies(file, {**ABOUT, "draws": 4})
