@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 import numpy as np
@@ -56,7 +57,7 @@ def _verified(pair: ToyPair, context: tuple[int, ...], pool: list[Candidate], to
     given = [(pair.at(c.context[:-1]), c.token) for c in chosen]
     nan = np.full(len(chosen) + 1, np.nan, np.float32)
 
-    def column(first: float, rest: list[float] | list[int], dtype: type) -> np.ndarray:
+    def column(first: float, rest: Sequence[float], dtype: type) -> np.ndarray:
         return np.array([first, *rest], dtype)
 
     return Nodes(
@@ -268,7 +269,7 @@ def _ended(cycle: Cycle, finish: Finish) -> Cycle:
     if len(cycle.tokens) > 1:
         changes |= {"tokens": cycle.tokens[:1], "origins": cycle.origins[:1], "cut": True}
         changes |= {"miss": None}
-    return Cycle(**{f.name: getattr(cycle, f.name) for f in fields(cycle)} | changes)  # type: ignore[arg-type]
+    return Cycle(**{f.name: getattr(cycle, f.name) for f in fields(cycle)} | changes)
 
 
 def _header(config: DecodeConfig, seed: int, context_limit: int) -> Header:
