@@ -103,11 +103,12 @@ export class TokenStrip {
 
   select(index, follow) {
     if (index === this.selected || index < 0) return;
+    const group = this.groups.get(index)?.element;
+    // First what asks for the layout, then what changes it: one layout instead of two.
+    if (group && !follow) this.reveal(group);
     this.groups.get(this.selected)?.element.classList.remove("selected");
     this.selected = index;
-    const group = this.groups.get(index)?.element;
     group?.classList.add("selected");
-    if (group && !follow) this.reveal(group);
   }
 
   // Scrolls the strip alone; scrollIntoView would move the page as well.

@@ -183,7 +183,7 @@ class TraceView {
 
   showMain(cycle, width) {
     const beside = width >= BESIDE;
-    const height = beside ? this.room() : STACKED;
+    const height = beside ? this.room(width) : STACKED;
     const stage = this.player.at === null ? null : stageAt(this.player.steps, this.player.at);
     const notice = noticeFor(this.store.meta, cycle);
     const shared = { store: this.store, cycle, tree: this.tree, node: this.node };
@@ -200,8 +200,8 @@ class TraceView {
   }
 
   // Height left for the tree under what stands above it.
-  room() {
-    const key = `${this.root.clientWidth}/${this.height}`;
+  room(width) {
+    const key = `${width}/${this.height}`;
     if (key !== this.measured) {
       this.measured = key;
       this.above = this.main.offsetTop - this.root.offsetTop;
