@@ -90,11 +90,11 @@ def setting_names(headers: Sequence[Header]) -> list[str]:
     """A name for the setting of each header: its method, and what tells it from the others.
 
     Pair, sampling and rule are told where any two differ in them (of greedy ones the rule is the
-    sampling); draft and tree, which are a method's own, where two of that method do. Seed, prompt
-    and token limit make no setting.
+    sampling); draft and tree, which are a method's own, where two of that method and pair do.
+    Seed, prompt and token limit make no setting.
     """
     parts = [_parts(header) for header in headers]
-    found: dict[tuple[str, str], set[str]] = {}
+    found: dict[tuple[str, ...], set[str]] = {}
     for part in parts:
         for key, text in part.items():
             found.setdefault(_scope(part, key), set()).add(text)
@@ -113,9 +113,9 @@ def _said(key: str, text: str) -> bool:
     return (key, text) == ("rule", GREEDY)
 
 
-def _scope(part: Mapping[str, str], key: str) -> tuple[str, str]:
+def _scope(part: Mapping[str, str], key: str) -> tuple[str, ...]:
     """Where texts under `key` are held against each other."""
-    return (key, part["method"] if key in ("draft", "tree") else "")
+    return (key, part["method"], part["pair"]) if key in ("draft", "tree") else (key,)
 
 
 def _parts(header: Header) -> dict[str, str]:

@@ -16,7 +16,7 @@ HEIGHT = 420  # px of the list, which scrolls
 
 def draw(trace: Trace, open_cycle: Callable[[int], None], key: str) -> None:
     """Up to 20 cycles; `open_cycle` is given the index of the one that is clicked."""
-    st.caption(ORDER)
+    st.caption(f"{ORDER} A button opens its cycle on the Trace page.")
     worst = worst_cycles(trace)
     if not worst:
         st.text("The end of the run cut its only cycle short.")
@@ -27,7 +27,6 @@ def draw(trace: Trace, open_cycle: Callable[[int], None], key: str) -> None:
                 clicked = st.button(
                     f"Cycle {cycle.index + 1}",
                     key=f"{key}_{cycle.index}",
-                    help="Open this cycle on the Trace page",
                     width=110,
                 )
                 with st.container(gap=None):

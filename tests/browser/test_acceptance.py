@@ -44,7 +44,10 @@ def address(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         os.environ["EAGLE3_VIZ_LIBRARY"] = before
 
 
-@pytest.fixture(params=[("light", 1280, 800), ("dark", 390, 844)], ids=["wide", "phone"])
+WIDE, PHONE = ("light", 1280, 800), ("dark", 390, 844)
+
+
+@pytest.fixture(params=[WIDE, PHONE], ids=["wide", "phone"])
 def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A tab that may write no error to its console and open no dialog."""
     theme, width, height = request.param
@@ -84,19 +87,21 @@ def test_a_worst_cycle_opens_on_the_trace_page(address: str, page: Page, trace: 
     assert f"cycle={second + 1}" in page.url.split("?")[1].split("&")
 
 
+@pytest.mark.parametrize("page", [PHONE], indirect=True, ids=["phone"])
 def test_from_a_cell_of_the_matrix_to_its_prompts(address: str, page: Page) -> None:
     """What opens are traces that ship; the one with the hostile name is added."""
     page.goto(f"{address}&acceptance_of=Several+traces")
     tab = Tab(page)
-    expect(tab.key("acceptance_comparison")).to_be_visible(timeout=FIRST_VISIT)
-    tab.key("acceptance_traces").locator("input").click()
-    page.get_by_role("option").first.click()
-    expect(tab.key("acceptance_traces")).to_contain_text(NAME)
-    assert page.locator("img[src=x]").count() == 0
-    fits(page)
-    page.keyboard.press("Escape")
-    matrix = tab.key("acceptance_matrix").locator("canvas").first
+    expect(tab.key("acceptance_b")).to_be_visible(timeout=FIRST_VISIT)
+    matrix = tab.key("acceptance_matrix").locator(".dvn-scroller")
     matrix.scroll_into_view_if_needed()
     matrix.click(position={"x": 40, "y": 2.5 * ROW})  # the second row
     expect(tab.key("acceptance_setting").locator("input")).to_have_value("eagle1")
+    tab.key("acceptance_traces").locator("input").fill("**bold**")
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(tab.key("acceptance_traces")).to_contain_text(NAME)
+    assert page.locator("img[src=x]").count() == 0
+    fits(page)
     tab.picture(f"acceptance_several_{page.viewport_size['width']}")  # type: ignore[index]
