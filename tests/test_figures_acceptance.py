@@ -97,7 +97,11 @@ def test_expectation_carries_chance_as_whiskers(trace: Trace) -> None:
     table = expected.expected_by_depth(expected.judged_visits(trace))
     figure = expected_figure(table)
     diamonds = named(figure, "expected by the rule's formula, ± chance")
-    np.testing.assert_allclose(diamonds.error_y.array, table.chance)
+    up, down = np.array(diamonds.error_y.array), np.array(diamonds.error_y.arrayminus)
+    np.testing.assert_allclose(table.expected + up, np.minimum(1, table.expected + table.chance))
+    np.testing.assert_allclose(
+        table.expected - down, np.maximum(0, table.expected - table.chance), atol=1e-12
+    )
     np.testing.assert_allclose(named(figure, "counted").y, table.counted)
     assert f"of {table.n[0]}" in expected_words(table)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -76,7 +77,7 @@ def expected_figure(table: pd.DataFrame, *, mode: Mode = "light") -> go.Figure:
     """Counted acceptance beside its expectation at the same visits.
 
     table: of `analysis.expected.expected_by_depth`. The whiskers of a diamond are how far the count
-    may lie from it by chance.
+    may lie from it by chance, within 0 and 1.
     """
     colours = palette(mode)
     counted = go.Scatter(
@@ -96,7 +97,9 @@ def expected_figure(table: pd.DataFrame, *, mode: Mode = "light") -> go.Figure:
         marker={"color": colours.ink, "symbol": "diamond-open", "size": 9, "line": {"width": 2}},
         error_y={
             "type": "data",
-            "array": table.chance.tolist(),
+            "symmetric": False,
+            "array": np.minimum(table.chance, 1 - table.expected).tolist(),
+            "arrayminus": np.minimum(table.chance, table.expected).tolist(),
             "color": colours.ink,
             "thickness": 2,
             "width": 0,  # where nothing is drawn by chance, nothing is seen
