@@ -3,6 +3,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -333,3 +334,13 @@ def test_one_cycle_is_one_cycle() -> None:
     one, two = make_trace(cycles=1, finish=None), make_trace(cycles=2, finish=None)
     assert describe(Status(Phase.PAUSED), one) == "Paused after 1 cycle."
     assert describe(Status(Phase.PAUSED), two) == "Paused after 2 cycles."
+
+
+def test_a_pick_from_a_list_that_has_changed_names_no_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = {"live_state": live_state.View(), "live_cycle": 3, "live_node": "1  ·a  accepted"}
+    monkeypatch.setattr(live_state.st, "session_state", SimpleNamespace(**state))
+    monkeypatch.setattr(live_state, "view", lambda: state["live_state"])
+    live_state.node_picked()
+    assert (state["live_state"].cycle, state["live_state"].node) == (None, None)

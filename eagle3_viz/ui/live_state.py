@@ -77,8 +77,13 @@ def cycle_typed() -> None:
 
 
 def node_picked() -> None:
-    """The select box moved to another node."""
-    select(int(st.session_state.live_cycle) - 1, st.session_state.live_node)
+    """The select box moved to another node.
+
+    A pick from a list that has changed meanwhile arrives as its old text: it names no node of now.
+    """
+    node = st.session_state.live_node
+    if isinstance(node, int):
+        select(int(st.session_state.live_cycle) - 1, node)
 
 
 def select(cycle: int | None, node: int | None) -> None:

@@ -172,7 +172,8 @@ def _picked_walk(outcome: NodeOutcome) -> Walk:
         key=f"lossless_walk_{outcome.rule}_{len(walks)}",
         disabled=len(walks) == 1,
     )
-    return walks[place]
+    # A pick from a list whose labels have changed meanwhile arrives as its old text.
+    return walks[place if isinstance(place, int) else 0]
 
 
 def _walk_title(walk: Walk) -> str:

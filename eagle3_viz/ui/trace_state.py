@@ -94,9 +94,13 @@ def cycle_typed() -> None:
 
 
 def node_picked(verified: int) -> None:
-    """The select box moved to another node; the one after the `verified` is the cycle's end."""
+    """The select box moved to another node; the one after the `verified` is the cycle's end.
+
+    A pick from a list that has changed meanwhile arrives as its old text: it names no node of now.
+    """
     now, node = view(), st.session_state[NODE]
-    now.moves.picked = Place(now.place.cycle, None if node == verified else node)
+    if isinstance(node, int):
+        now.moves.picked = Place(now.place.cycle, None if node == verified else node)
 
 
 def refresh() -> None:

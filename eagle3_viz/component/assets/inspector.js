@@ -47,7 +47,7 @@ export class Inspector {
     if (key === this.drawn) return;
     this.drawn = key;
     this.state = state;
-    this.width = width - 34; // within padding and the scroll bar
+    this.width = Math.max(width - 34, 120); // within padding and the scroll bar; a page that goes has none
     this.element.style.height = height === null ? "" : `${height}px`;
     this.element.replaceChildren(...(state.tree ? this.ofNode() : this.ofCycle()));
     if (this.scrolled) this.element.scrollTop = 0; // asking where it stands would cost a layout
