@@ -39,6 +39,11 @@ def method_title(method: str) -> str:
     return {str(name): title for name, title in METHOD_TITLES.items()}.get(method, method)
 
 
+def rule_title(rule: str) -> str:
+    """How a rule is called on the screen; one that is not known by its own name."""
+    return {str(name): title for name, title in RULE_TITLES.items()}.get(rule, rule)
+
+
 def rules_for(temperature: float, method: Method) -> tuple[Rule, ...]:
     """The rules that fit: temperature 0 is greedy, and a copied text cannot be drawn from q."""
     if temperature == 0:

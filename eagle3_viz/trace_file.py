@@ -68,7 +68,7 @@ def destination(path: Path | str) -> Path:
 
 def load(path: Path | str) -> Trace:
     """The trace in the file at `path`. Raises TraceFileError."""
-    return from_bytes(_content(Path(path)))
+    return from_bytes(content(Path(path)))
 
 
 def outline(path: Path | str) -> Trace:
@@ -76,10 +76,11 @@ def outline(path: Path | str) -> Trace:
 
     What is left out is neither read nor checked. Raises TraceFileError.
     """
-    return _parsed(_content(Path(path)), trace_columns.OUTLINE)
+    return _parsed(content(Path(path)), trace_columns.OUTLINE)
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
+    """What is in the file at `path`, which no trace file is larger than. Raises TraceFileError."""
     try:
         size = path.stat().st_size
         if not path.is_file():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from eagle3_viz import trace_json
 from eagle3_viz.cli.main import main
 from eagle3_viz.embedded import PairError
 from eagle3_viz.pair_specs import KNOWN_PAIRS
@@ -96,6 +97,18 @@ def test_show_gives_the_speedup_over_the_baseline_of_the_file(
     save(trace, tmp_path / "a.parquet")
     assert main(["show", str(tmp_path / "a.parquet")]) == 0
     assert "3.00x over autoregression" in capsys.readouterr().out
+
+
+def test_show_says_of_a_trace_in_json_what_it_says_of_its_parquet_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = make_trace(cycles=5)
+    save(trace, tmp_path / "a.parquet")
+    (tmp_path / "a.json").write_bytes(trace_json.dumps(trace))
+    assert main(["show", str(tmp_path / "a.parquet")]) == 0
+    told = capsys.readouterr().out
+    assert main(["show", str(tmp_path / "a.json")]) == 0
+    assert capsys.readouterr().out == told
 
 
 def test_show_refuses_what_is_no_trace_with_one_sentence(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from eagle3_viz import trace_json
 from eagle3_viz.cli.main import main
 from eagle3_viz.export import cycles_csv, graphml, html_file, markdown_summary, nodes_csv
 from eagle3_viz.trace import Trace
@@ -55,6 +56,16 @@ def test_each_form_goes_to_a_file_and_leaves_nothing_beside_it(
     assert main(["export", str(saved), *options, "--out", str(out)]) == 0
     assert out.read_bytes() == expected(trace, options)
     assert list(out.parent.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("options", FORMS)
+def test_a_trace_in_json_gives_what_its_parquet_file_gives(
+    options: list[str], trace: Trace, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    path = tmp_path / "my run.json"
+    path.write_bytes(trace_json.dumps(trace))
+    assert main(["export", str(path), *options]) == 0
+    assert capsysbinary.readouterr().out == expected(trace, options)
 
 
 @pytest.mark.parametrize("dash", [[], ["--out", "-"]])
@@ -131,13 +142,22 @@ def test_exactly_one_form_is_asked_for(
 
 
 @pytest.mark.parametrize("form", ["--csv", "--html"])
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"no trace at all", "expected a Parquet file"),
+        (b"", "the file is empty"),
+        (b'{"format": "eagle3_viz trace"', "the JSON file is truncated or was altered"),
+        (b'{"format": "of another program"}', "expected a JSON object of format"),
+    ],
+)
 def test_what_is_no_trace_is_refused_and_nothing_written(
-    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    form: str, content: bytes, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "a.parquet").write_bytes(b"no trace at all")
+    (tmp_path / "a.parquet").write_bytes(content)
     out = tmp_path / "out"
     error = refused([str(tmp_path / "a.parquet"), form, "--out", str(out)], capsys)
-    assert "expected a Parquet file" in error
+    assert complaint in error
     assert not out.exists()
 
 

@@ -27,6 +27,7 @@ ABOVE_ENGINE = {
         "trace_json",
         "trace_columns",
         "trace_provenance",
+        "trace_words",
         "accept_walk",
         "cycle_view",
         "analysis",
@@ -134,6 +135,18 @@ def test_figures_are_made_from_traces_without_a_page_or_a_model() -> None:
         if module.startswith("eagle3_viz.figures")
         for line, name in imports_of(path.read_text("utf-8"), module, path.name == "__init__.py")
         if name in forbidden or name.split(".")[0] in forbidden
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_only_the_program_itself_builds_on_its_command_line() -> None:
+    modules = product_modules()
+    found = [
+        f"{module}:{line} imports {name}"
+        for module, path in modules.items()
+        if not module.startswith("eagle3_viz.cli") and module != "eagle3_viz.__main__"
+        for line, name in imports_of(path.read_text("utf-8"), module, path.name == "__init__.py")
+        if name.startswith("eagle3_viz.cli")
     ]
     assert not found, "\n".join(found)
 

@@ -12,11 +12,11 @@ from eagle3_viz.cli.lossless_arguments import add_lossless
 from eagle3_viz.cli.option_types import DTYPES, seed, text
 from eagle3_viz.cli.pair_arguments import add_models
 from eagle3_viz.cli.suite_arguments import add_suite
-from eagle3_viz.cli.terminal import one_line
 from eagle3_viz.cli.train_arguments import add_train
 from eagle3_viz.config import METHODS, RULES, DecodeConfig, Sampling, TreeShape
 from eagle3_viz.fixed_tree import DEFAULT_FIXED, FIXED_TREES
 from eagle3_viz.pair_specs import KNOWN_PAIRS
+from eagle3_viz.plain_text import one_line
 
 PROGRAM = "python -m eagle3_viz"
 DRAFT_KINDS = ("trained", "random", "least-likely")
@@ -48,7 +48,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     commands.add_parser("pairs", help="list the pairs that have a name")
     show = commands.add_parser("show", help="describe a saved trace")
-    show.add_argument("trace", type=Path, help="a file that --trace or the browser saved")
+    show.add_argument("trace", type=Path, help="Parquet or JSON that this program saved")
     add_export(commands)
     add_suite(commands)
     add_lossless(commands)

@@ -12,7 +12,7 @@ from pathlib import Path
 from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
 from eagle3_viz.cli.pair_loading import load
 from eagle3_viz.cli.progress import reporting
-from eagle3_viz.cli.report import circumstances, comparison, measured
+from eagle3_viz.cli.report import comparison
 from eagle3_viz.cli.sharing import shareable
 from eagle3_viz.cli.terminal import GREEN, VIOLET, TokenStream, aligned, painted, uses_colour
 from eagle3_viz.config import DecodeConfig, Method
@@ -23,6 +23,7 @@ from eagle3_viz.records import Origin
 from eagle3_viz.run import run, with_baseline
 from eagle3_viz.trace import Baseline, Trace
 from eagle3_viz.trace_file import destination, save
+from eagle3_viz.trace_words import circumstances, measured
 from eagle3_viz.wording import counted
 
 MAX_PROMPT_BYTES = 1_000_000

@@ -11,8 +11,9 @@ from pathlib import Path
 from eagle3_viz.cli.failure import Failure, as_failure
 from eagle3_viz.export import cycles_csv, graphml, html_file, markdown_summary, nodes_csv
 from eagle3_viz.files import write_atomically
+from eagle3_viz.library.content import trace_at
 from eagle3_viz.trace import Trace
-from eagle3_viz.trace_file import TraceFileError, load
+from eagle3_viz.trace_file import TraceFileError
 from eagle3_viz.wording import counted
 
 FORMS: dict[str, Callable[[Trace, str], str]] = {
@@ -31,7 +32,7 @@ def export(args: argparse.Namespace) -> int:
     if out is not None:
         _check_place(out)
     with as_failure(TraceFileError):
-        trace = load(args.trace)
+        trace = trace_at(args.trace)
     with as_failure(ValueError):
         content = _content(args, trace)
     if out is None:

@@ -22,7 +22,7 @@ def add_export(commands: Any) -> None:
         help="write a saved trace as a web page, CSV, GraphML or Markdown",
         description=_EXPORT,
     )
-    export.add_argument("trace", type=Path, help="a file that --trace or the browser saved")
+    export.add_argument("trace", type=Path, help="Parquet or JSON that this program saved")
     form = export.add_mutually_exclusive_group(required=True)
     _add_form(form, "--html", "one web page with scrubber and inspector; needs no server")
     _add_form(form, "--csv", "a row a cycle")

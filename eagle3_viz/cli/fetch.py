@@ -6,8 +6,8 @@ import sys
 
 from eagle3_viz.cli.failure import as_failure
 from eagle3_viz.cli.progress import reporting
-from eagle3_viz.cli.terminal import one_line
 from eagle3_viz.embedded import PairError, ensure_embedded
+from eagle3_viz.plain_text import one_line
 
 
 def fetch(name: str | None) -> int:

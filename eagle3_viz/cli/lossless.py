@@ -16,7 +16,6 @@ from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
 from eagle3_viz.cli.pace import reporting_pace
 from eagle3_viz.cli.pair_loading import load
 from eagle3_viz.cli.suite_tables import aligned_columns
-from eagle3_viz.cli.terminal import one_line
 from eagle3_viz.config import METHODS, DecodeConfig, Method, Sampling
 from eagle3_viz.files import write_atomically
 from eagle3_viz.fixed_tree import FIXED_TREES
@@ -33,6 +32,7 @@ from eagle3_viz.lossless.sampling_test import (
     run_cases,
 )
 from eagle3_viz.pairs import LoadedPair, PairError
+from eagle3_viz.plain_text import one_line
 from eagle3_viz.presets import in_turn
 from eagle3_viz.suite.plan import settings_of
 from eagle3_viz.training.data import Progress

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from eagle3_viz.cli.arguments import parse
 from eagle3_viz.cli.failure import INTERRUPTED, Failure
-from eagle3_viz.cli.terminal import one_line
+from eagle3_viz.plain_text import one_line
 
 FAILED, READER_GONE = 1, 141  # usage errors exit with 2, in `arguments`
 MESSAGE_LIMIT = 1000

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from eagle3_viz.cli.terminal import one_line
+from eagle3_viz.plain_text import one_line
 from eagle3_viz.training.data import Progress
 
 SECONDS_BETWEEN_LINES = 30.0

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from eagle3_viz import backend
-from eagle3_viz.cli.terminal import one_line
+from eagle3_viz.plain_text import one_line
 
 BYTES_FROM = 1_000_000  # a total from here on counts bytes; stages with steps have a few
 STEP = 10  # per cent between two plain lines of one stage

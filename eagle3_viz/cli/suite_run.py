@@ -13,10 +13,10 @@ from eagle3_viz.cli.pace import reporting_pace
 from eagle3_viz.cli.pair_loading import load
 from eagle3_viz.cli.sharing import shareable
 from eagle3_viz.cli.suite_tables import named, table
-from eagle3_viz.cli.terminal import one_line
 from eagle3_viz.config import METHODS, DecodeConfig, Method, Sampling
 from eagle3_viz.fixed_tree import FIXED_TREES
 from eagle3_viz.pairs import PairError
+from eagle3_viz.plain_text import one_line
 from eagle3_viz.prompt_sets import read_sets
 from eagle3_viz.suite.plan import Plan, settings_of
 from eagle3_viz.suite.runner import Outcome, run_suite

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eagle3_viz.cli.failure import as_failure
-from eagle3_viz.cli.terminal import one_line
+from eagle3_viz.plain_text import one_line
 from eagle3_viz.suite.compare import compare as compared_suites
 from eagle3_viz.suite.report import Cells, compared, groups, overview, write_tables
 from eagle3_viz.suite.results import read_results

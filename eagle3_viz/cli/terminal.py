@@ -1,45 +1,21 @@
-"""Text from models and files, made fit for a terminal: it may be read, it may not steer.
-
-Escape sequences move the cursor, rewrite what stands on the screen or set the window's title;
-bidirectional controls show text in an order it does not have. Both become visible signs.
-"""
+"""What is written to a terminal: rows, and tokens while they arrive, coloured by origin."""
 
 from __future__ import annotations
 
 import codecs
 import os
 import textwrap
-import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TextIO
 
+from eagle3_viz import plain_text
+from eagle3_viz.plain_text import Row, margin, safe
 from eagle3_viz.records import Origin
-from eagle3_viz.tokens import visible
 
-LINE_LIMIT = 400  # characters shown of a value of unknown length
 USUAL_COLUMNS = 80  # of a terminal that does not tell
 GREEN, VIOLET, RESET = "\x1b[32m", "\x1b[35m", "\x1b[0m"
 COLOURS = {Origin.ACCEPTED: GREEN, Origin.RECOVERED: VIOLET, Origin.BONUS: VIOLET}
-_STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
-_KEPT = "\n\t\u200c\u200d"  # the joiners shape emoji and several scripts, and steer nothing
-
-
-def safe(text: str) -> str:
-    """`text` with every character that could steer a terminal replaced by a visible sign."""
-    return "".join(map(_sign, text))
-
-
-def _sign(character: str) -> str:
-    if character in _KEPT or unicodedata.category(character) not in _STEERING:
-        return character
-    return visible(character.encode("utf-8", "surrogatepass"))
-
-
-def one_line(text: str, limit: int = LINE_LIMIT) -> str:
-    """`safe` text without line breaks, cut to `limit` characters."""
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return safe(cut).replace("\n", "↵").replace("\t", "⇥")
 
 
 def uses_colour(stream: TextIO) -> bool:
@@ -53,20 +29,18 @@ def painted(text: str, colour: str, use: bool) -> str:
     return f"{colour}{text}{RESET}" if use and text and colour else text
 
 
-def aligned(rows: Sequence[tuple[str, str]], stream: TextIO) -> str:
+def aligned(rows: Sequence[Row], stream: TextIO) -> str:
     """Rows of (label, value) as lines; on a terminal long values are wrapped under themselves."""
-    margin = max(len(label) for label, _ in rows) + 2
-    lines = []
-    for label, value in rows:
-        line = f"{label:<{margin}}{one_line(value)}"
-        if stream.isatty():
-            columns = os.get_terminal_size(stream.fileno()).columns or USUAL_COLUMNS
-            width = max(margin + 20, columns)
-            line = textwrap.fill(
-                line, width, subsequent_indent=" " * margin, break_on_hyphens=False
-            )
-        lines.append(line)
+    lines = plain_text.aligned(rows)
+    if stream.isatty():
+        indent = margin(rows)
+        columns = os.get_terminal_size(stream.fileno()).columns or USUAL_COLUMNS
+        lines = [_wrapped(line, indent, max(indent + 20, columns)) for line in lines]
     return "\n".join(lines)
+
+
+def _wrapped(line: str, indent: int, columns: int) -> str:
+    return textwrap.fill(line, columns, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 class TokenStream:

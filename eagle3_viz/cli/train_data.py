@@ -8,8 +8,9 @@ import sys
 from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
 from eagle3_viz.cli.pace import reporting_pace
 from eagle3_viz.cli.pair_loading import load_target, target_version
-from eagle3_viz.cli.terminal import aligned, one_line
+from eagle3_viz.cli.terminal import aligned
 from eagle3_viz.embedded import PairError
+from eagle3_viz.plain_text import one_line
 from eagle3_viz.text_lines import DataError
 from eagle3_viz.training.data import HELD_OUT, TRAIN, Outcome, make_data
 from eagle3_viz.training.prompts import read_prompts

@@ -20,10 +20,11 @@ from eagle3_viz.chat import template_sha256
 from eagle3_viz.cli.failure import INTERRUPTED, as_failure
 from eagle3_viz.cli.pair_loading import load_target, target_version
 from eagle3_viz.cli.progress import reporting
-from eagle3_viz.cli.terminal import aligned, one_line
+from eagle3_viz.cli.terminal import aligned
 from eagle3_viz.cli.watch import Watch
 from eagle3_viz.embedded import PairError
 from eagle3_viz.pairs import LoadedPair
+from eagle3_viz.plain_text import one_line
 from eagle3_viz.prompt_records import ALL
 from eagle3_viz.trace import ModelSource
 from eagle3_viz.training.checkpoint import Progress

@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from eagle3_viz.cli.terminal import one_line
+from eagle3_viz.plain_text import one_line
 from eagle3_viz.prompt_records import ALL
 from eagle3_viz.training.log import EvaluationRow, LogRow
 

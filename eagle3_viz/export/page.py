@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 from string import Template
 
-from eagle3_viz.cli.terminal import one_line
+from eagle3_viz.plain_text import one_line
 from eagle3_viz.trace import Trace
 
 FOLDER = Path(__file__).parent

@@ -6,15 +6,13 @@ in it, so nothing of it is read as Markdown or HTML.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 
-from eagle3_viz.cli.report import Row, measured, speedup
-from eagle3_viz.cli.show import provenance
-from eagle3_viz.cli.terminal import aligned, safe
 from eagle3_viz.metrics import acceptance_by_depth
+from eagle3_viz.plain_text import Row, aligned, safe
 from eagle3_viz.trace import Trace
+from eagle3_viz.trace_words import measured, provenance, speedup
 
 TEXT_LIMIT = 4000  # characters of the prompt and of the text
 
@@ -36,7 +34,7 @@ def markdown_summary(trace: Trace, name: str) -> str:
 
 
 def _rows(rows: Sequence[Row]) -> str:
-    return aligned(rows, io.StringIO())
+    return "\n".join(aligned(rows))
 
 
 def _cut(text: str) -> str:

@@ -1,14 +1,21 @@
-"""What a file that somebody uploads may be: a trace as Parquet or as JSON."""
+"""What a file that somebody brings may be: a trace as Parquet or as JSON."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from eagle3_viz import trace_file, trace_json
 from eagle3_viz.trace import Trace
 from eagle3_viz.trace_file import TraceFileError
 
 
+def trace_at(path: Path) -> Trace:
+    """The trace in the file at `path`, whatever it is called. Raises TraceFileError."""
+    return trace_in(trace_file.content(path))
+
+
 def trace_in(data: bytes) -> Trace:
-    """The trace in the content of a file, whatever the file is called. Raises TraceFileError."""
+    """The trace in the content of a file. Raises TraceFileError."""
     if is_json(data):
         return trace_json.loads(data)
     if not data:

@@ -8,8 +8,6 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from eagle3_viz import service
-from eagle3_viz.cli.report import circumstances
-from eagle3_viz.cli.show import provenance
 from eagle3_viz.component.packed import packed_trace
 from eagle3_viz.component.trace_view import trace_view
 from eagle3_viz.cycle_view import node_labels, stop_node, token_text
@@ -18,6 +16,7 @@ from eagle3_viz.library.folder import LIVE
 from eagle3_viz.library.words import plain
 from eagle3_viz.records import Cycle, Origin
 from eagle3_viz.trace import Trace
+from eagle3_viz.trace_words import circumstances, provenance
 from eagle3_viz.ui import live_state, trace_state
 from eagle3_viz.ui.live_details import NOT_LOSSLESS
 from eagle3_viz.ui.trace_choice import address, chosen_trace
