@@ -51,6 +51,21 @@ def additive_mask(visible: torch.Tensor, groups: int, dtype: torch.dtype) -> tor
     return by_text.repeat(1, groups, 1)[:, None]
 
 
+def attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float | None = None,
+    softcap: float | None = None,
+) -> torch.Tensor:
+    """As `grouped_attention`, by the function that is fastest for this shape and device."""
+    by_text = mask is not None and len(mask) > 1
+    if softcap is None and not (by_text and query.device.type == "cpu"):
+        return grouped_attention(query, key, value, mask, scale)
+    return explicit_attention(query, key, value, mask, scale, softcap)
+
+
 def _attend(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -62,12 +77,7 @@ def _attend(
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """transformers' calling convention; returns [1, t, H, hd]."""
-    by_text = attention_mask is not None and len(attention_mask) > 1
-    if softcap is None and not (by_text and query.device.type == "cpu"):
-        out = grouped_attention(query, key, value, attention_mask, scaling)
-    else:
-        out = explicit_attention(query, key, value, attention_mask, scaling, softcap)
-    return out.transpose(1, 2), None
+    return attend(query, key, value, attention_mask, scaling, softcap).transpose(1, 2), None
 
 
 def explicit_attention(

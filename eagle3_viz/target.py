@@ -6,7 +6,6 @@ All contact with transformers' modelling code is here and in `kv_cache.py`, `slo
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from eagle3_viz import attention
+from eagle3_viz.fused_decoder import Masks, decoder_of
 from eagle3_viz.kv_cache import GROWTH_STEP, LayerSpec, TreeCache
 from eagle3_viz.slot_cache import SlotCache
 from eagle3_viz.taps import Taps
@@ -54,16 +54,15 @@ class TargetModel:
         self.hidden_size: int = self.config.hidden_size
         self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
         self.context_limit: int = self.config.max_position_embeddings
-        self._layers = model.get_decoder().layers
-        self.default_boundaries = default_boundaries(len(self._layers))
-        self.final_boundary = len(self._layers) + 1
+        layers = len(model.get_decoder().layers)
+        self.default_boundaries = default_boundaries(layers)
+        self.final_boundary = layers + 1
         usual = self.default_boundaries if boundaries is None else boundaries
-        self.taps = Taps(self._layers, model.get_decoder().norm, usual)
+        self.taps = Taps(layers, usual)
+        self._decoder = decoder_of(model, self.taps)
         self.end_of_sequence = end_of_sequence_ids(model, tokenizer)
         self._groups = self.config.num_attention_heads // self.config.num_key_value_heads
         self._windows = _windows_by_kind(self.config)
-        parameters = inspect.signature(model.forward).parameters
-        self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
         self.cache = self._new_cache(GROWTH_STEP)
 
     @classmethod
@@ -160,16 +159,11 @@ class TargetModel:
         What is fed stays in the cache, uncommitted, until `cache.keep`, `roll_back` or
         `set_length`.
         """
-        arguments = {self._cache_argument: self.cache, "use_cache": True, "logits_to_keep": keep}
-        out = self.model(
-            input_ids=ids[None],
-            position_ids=positions[None],
-            attention_mask=self._masks(visible, positions, keys),
-            **arguments,
-        )
+        masks = self._masks(visible, positions, keys)
+        states = self._decoder(ids[None], positions[None], masks, self.cache)[0]
         taps = self.taps.take()
-        features = out.logits.new_empty(len(ids), 0) if taps is None else taps[0]
-        return Step(out.logits[0], features)
+        features = states.new_empty(len(ids), 0) if taps is None else taps[0]
+        return Step(self.logits(states[-keep:]), features)
 
     @torch.inference_mode()
     def commit(self, path: Sequence[int], features: torch.Tensor) -> torch.Tensor:
@@ -191,12 +185,10 @@ class TargetModel:
         """
         positions = torch.arange(ids.shape[1], device=self.device)
         masks = self._masks(None, positions, positions)
-        out = self.model.get_decoder()(
-            input_ids=ids.to(self.device), attention_mask=masks, use_cache=False
-        )
+        states = self._decoder(ids.to(self.device), positions[None], masks, None)
         taps = self.taps.take()
         assert taps is not None
-        return taps, out.last_hidden_state
+        return taps, states
 
     def slot_cache(self, slots: int, capacity: int) -> SlotCache:
         """An empty cache for `slots` texts of up to `capacity` tokens."""
@@ -206,8 +198,8 @@ class TargetModel:
     def fill_slot(self, cache: SlotCache, slot: int, ids: Sequence[int], start: int = 0) -> None:
         """Feed `ids` to one slot behind its first `start` tokens; no logits."""
         positions = start + torch.arange(len(ids), device=self.device)[None]
-        arguments = self._slot_arguments(cache, slice(slot, slot + 1), positions, start + len(ids))
-        self.model.get_decoder()(input_ids=torch.tensor([ids], device=self.device), **arguments)
+        row = torch.tensor([ids], device=self.device)
+        self._feed_slots(cache, slice(slot, slot + 1), row, positions, start + len(ids))
 
     @torch.inference_mode()
     def step_slots(
@@ -218,28 +210,28 @@ class TargetModel:
         The shapes depend on the cache alone, so that what one slot computes does not depend on
         how long its neighbours are.
         """
-        positions = positions.to(self.device)[:, None]
-        arguments = self._slot_arguments(cache, slice(None), positions, cache.capacity)
-        out = self.model(input_ids=ids.to(self.device)[:, None], logits_to_keep=1, **arguments)
-        return out.logits[:, 0]
+        ids, positions = ids.to(self.device)[:, None], positions.to(self.device)[:, None]
+        return self.logits(
+            self._feed_slots(cache, slice(None), ids, positions, cache.capacity)[:, 0]
+        )
 
-    def _slot_arguments(
-        self, cache: SlotCache, rows: slice, positions: torch.Tensor, extent: int
-    ) -> dict[str, Any]:
+    def _feed_slots(
+        self,
+        cache: SlotCache,
+        rows: slice,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        extent: int,
+    ) -> torch.Tensor:
+        """Final states [rows, t, d] of ids [rows, t]; attention sees `extent` positions."""
         cache.aim(rows, positions, extent)
         keys = torch.arange(extent, device=self.device)
-        visible = keys <= positions[..., None]
-        masks = self._masks(visible, positions, keys)
-        return {
-            "position_ids": positions,
-            "attention_mask": masks,
-            self._cache_argument: cache,
-            "use_cache": True,
-        }
+        masks = self._masks(keys <= positions[..., None], positions, keys)
+        return self._decoder(ids, positions, masks, cache)
 
     def _masks(
         self, visible: torch.Tensor | None, queries: torch.Tensor, keys: torch.Tensor
-    ) -> Any:
+    ) -> Masks:
         """Additive masks by attention kind, as transformers takes them.
 
         visible bool [t, n], None for causal; queries [t] and keys [n] are positions. Many texts
@@ -264,7 +256,7 @@ class TargetModel:
         default = self.config.hidden_size // self.config.num_attention_heads
         head_dim = getattr(self.config, "head_dim", None) or default
         heads = self.config.num_key_value_heads
-        devices = [next(layer.parameters()).device for layer in self._layers]
+        devices = [next(layer.parameters()).device for layer in self.model.get_decoder().layers]
         return [LayerSpec(heads, head_dim, self.dtype, device) for device in devices]
 
 

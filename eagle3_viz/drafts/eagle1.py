@@ -10,8 +10,8 @@ from torch.nn.functional import embedding, linear
 from eagle3_viz.config import Method
 from eagle3_viz.drafts.draft_folder import CheckpointError
 from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights, read_eagle1
-from eagle3_viz.drafts.feature_draft import FeatureDraft
-from eagle3_viz.drafts.llama_block import Angles, LlamaBlock
+from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of
+from eagle3_viz.llama_block import Angles
 from eagle3_viz.target import TargetModel
 
 
@@ -35,7 +35,7 @@ class Eagle1Draft(FeatureDraft):
         self._embedding = tensors.pop("embed_tokens.weight", target.embedding.detach())
         self._target = target
         self._fc, self._fc_bias = tensors["fc.weight"], tensors.get("fc.bias")
-        self._blocks = [LlamaBlock(arch, tensors, i, qk_norm=False) for i in range(arch.num_layers)]
+        self._blocks = blocks_of(arch, tensors)
         self._tensors = tensors
 
     @classmethod
@@ -68,7 +68,7 @@ class Eagle1Draft(FeatureDraft):
         x = linear(joined, self._fc, self._fc_bias)
         for index, (block, own) in enumerate(zip(self._blocks, cache, strict=True)):
             inputs = block.normed(x, "input_layernorm") if index else x
-            y = x + block.attention(inputs, angles, mask, own, first)
+            y = x + self.attention(block, inputs, angles, mask, own, first)
             x = y + block.mlp(y)
         return x
 

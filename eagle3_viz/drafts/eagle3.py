@@ -10,8 +10,8 @@ from torch.nn.functional import embedding, linear
 from eagle3_viz.config import Method
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 from eagle3_viz.drafts.checkpoints import CheckpointError, read_eagle3
-from eagle3_viz.drafts.feature_draft import FeatureDraft
-from eagle3_viz.drafts.llama_block import Angles, LlamaBlock, norm
+from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of
+from eagle3_viz.llama_block import Angles, norm
 from eagle3_viz.target import TargetModel
 
 
@@ -33,9 +33,7 @@ class Eagle3Draft(FeatureDraft):
         self._embedding = tensors.pop("embed_tokens.weight", target.embedding.detach())
         self._head = tensors.pop("lm_head.weight", target.head.detach())
         self._fc, self._fc_bias = tensors["fc.weight"], tensors.get("fc.bias")
-        self._blocks = [
-            LlamaBlock(arch, tensors, index, arch.qk_norm) for index in range(arch.num_layers)
-        ]
+        self._blocks = blocks_of(arch, tensors)
         self._tensors = tensors
 
     @classmethod
@@ -81,7 +79,7 @@ class Eagle3Draft(FeatureDraft):
                 inputs = torch.cat([block.normed(x, "input_layernorm"), normed], dim=-1)
             else:
                 residual, inputs = g, block.normed(g, "input_layernorm")
-            y = residual + block.attention(inputs, angles, mask, own, first)
+            y = residual + self.attention(block, inputs, angles, mask, own, first)
             g = y + block.mlp(y)
         if arch.norm_output:
             # Feedback and head both read the normed state: the head's own norm is this one.

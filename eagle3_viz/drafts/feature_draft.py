@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 
 import torch
 
-from eagle3_viz.attention import additive_mask
+from eagle3_viz.attention import additive_mask, grouped_attention
 from eagle3_viz.config import Method
 from eagle3_viz.drafts.fed_tree import FedTree
-from eagle3_viz.drafts.llama_block import Angles, Architecture, Rope
+from eagle3_viz.drafts.rope import Architecture, Rope
 from eagle3_viz.drafts.stepped import SteppedDraft
 from eagle3_viz.kv_cache import GROWTH_STEP
+from eagle3_viz.llama_block import Angles, LlamaBlock
 from eagle3_viz.target import TargetModel
 
 
@@ -118,6 +120,23 @@ class FeatureDraft(SteppedDraft):
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [m, DV], float32, of outputs [m, H]."""
 
+    def attention(
+        self,
+        block: LlamaBlock,
+        inputs: torch.Tensor,  # [m, width]
+        angles: Angles,
+        mask: torch.Tensor | None,
+        cache: torch.Tensor,  # [2, 1, KV, capacity, hd]
+        first: int,
+    ) -> torch.Tensor:
+        """Attention of m rows [m, H]; their keys and values are written at `first` onwards."""
+        q, k, v = block.heads(inputs, angles)
+        end = first + len(inputs)
+        cache[0, 0, :, first:end] = k
+        cache[1, 0, :, first:end] = v
+        keys, values = cache[:, :, :, :end]
+        return block.output(grouped_attention(q[None], keys, values, mask)[0])
+
     def _windowed(
         self, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor
     ) -> torch.Tensor:
@@ -134,3 +153,13 @@ class FeatureDraft(SteppedDraft):
             cache[..., : self._capacity, :] = self._cache
         self._cache, self._capacity = cache, capacity
         self._rope.reserve(capacity)
+
+
+def blocks_of(arch: Architecture, tensors: Mapping[str, torch.Tensor]) -> list[LlamaBlock]:
+    """The layers of a checkpoint."""
+    layers: list[dict[str, torch.Tensor]] = [{} for _ in range(arch.num_layers)]
+    for name, tensor in tensors.items():
+        if name.startswith("layers."):
+            _, index, own = name.split(".", 2)
+            layers[int(index)][own] = tensor
+    return [LlamaBlock(arch, layer) for layer in layers]

@@ -267,7 +267,7 @@ def test_state_after_cycles_is_that_of_a_fresh_draft_on_true_features(case: str)
 def test_the_cache_of_the_draft_grows_within_a_text_and_within_a_tree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("feature_draft", "llama_block"):
+    for module in ("feature_draft", "rope"):
         monkeypatch.setattr(f"eagle3_viz.drafts.{module}.GROWTH_STEP", 4)
     weights, (tokens, taps) = weights_of("published"), text_and_taps()
     draft = Eagle3Draft(weights, shared_target())

@@ -1,0 +1,134 @@
+"""The decoder of a target, run by us: Llama's layers with fused projections, or transformers' own.
+
+Both give the final states of the same weights; a test compares them for every family. Ours is for
+Llama-shaped families on one device, transformers' for the others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch.nn.functional import embedding
+from transformers.cache_utils import Cache
+
+from eagle3_viz.attention import attend
+from eagle3_viz.llama_block import LlamaBlock, norm
+from eagle3_viz.taps import Taps, watch
+
+FUSED_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+Masks = Mapping[str, torch.Tensor | None] | torch.Tensor | None
+
+
+class Decoder(Protocol):
+    """Everything of a causal LM but its head."""
+
+    def __call__(
+        self,
+        ids: torch.Tensor,  # int64 [B, t]
+        positions: torch.Tensor,  # int64 [B or 1, t]
+        masks: Masks,  # additive, by attention kind where the family has several
+        cache: Cache | None,  # takes the keys and values, gives all that are to be seen
+    ) -> torch.Tensor:
+        """Final states [B, t, d]; the streams at the taps are noted."""
+
+
+def decoder_of(model: Any, taps: Taps) -> Decoder:
+    """The faster decoder that runs this model exactly."""
+    return FusedDecoder(model, taps) if _can_be_fused(model) else StockDecoder(model, taps)
+
+
+class StockDecoder:
+    """transformers' own modelling code."""
+
+    def __init__(self, model: Any, taps: Taps) -> None:
+        self._decoder = model.get_decoder()
+        watch(taps, self._decoder.layers, self._decoder.norm)
+        parameters = inspect.signature(self._decoder.forward).parameters
+        self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
+
+    def __call__(
+        self, ids: torch.Tensor, positions: torch.Tensor, masks: Masks, cache: Cache | None
+    ) -> torch.Tensor:
+        out = self._decoder(
+            input_ids=ids,
+            position_ids=positions,
+            attention_mask=masks,
+            use_cache=cache is not None,
+            **{self._cache_argument: cache},
+        )
+        states: torch.Tensor = out.last_hidden_state
+        return states
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rms_norm_eps: float
+
+
+class FusedDecoder:
+    """Llama-shaped layers. The model's own weights become views of the joined ones."""
+
+    def __init__(self, model: Any, taps: Taps) -> None:
+        decoder, config = model.get_decoder(), model.config
+        self._taps = taps
+        self._embedding = decoder.embed_tokens.weight.detach()
+        self._rotary = decoder.rotary_emb
+        self._norm, self._eps = decoder.norm.weight.detach(), config.rms_norm_eps
+        self._kinds = getattr(config, "layer_types", None) or [""] * len(decoder.layers)
+        first = decoder.layers[0].self_attn
+        sizes = _Sizes(
+            config.num_attention_heads, config.num_key_value_heads, first.head_dim, self._eps
+        )
+        self._scale = first.scaling
+        self._blocks = [_block_of(layer, sizes) for layer in decoder.layers]
+
+    def __call__(
+        self, ids: torch.Tensor, positions: torch.Tensor, masks: Masks, cache: Cache | None
+    ) -> torch.Tensor:
+        stream = embedding(ids, self._embedding)
+        cos, sin = self._rotary(stream, positions)
+        angles = cos[:, None], sin[:, None]
+        for index, (block, kind) in enumerate(zip(self._blocks, self._kinds, strict=True)):
+            self._taps.note(index, stream)
+            q, k, v = block.heads(block.normed(stream, "input_layernorm"), angles)
+            if cache is not None:
+                k, v = cache.update(k, v, index)
+            mask = masks[kind] if isinstance(masks, Mapping) else masks
+            stream = stream + block.output(attend(q, k, v, mask, self._scale))
+            stream = stream + block.mlp(stream)
+        self._taps.note(len(self._blocks), stream)
+        final = norm(stream, self._norm, self._eps)
+        self._taps.note(len(self._blocks) + 1, final)
+        return final
+
+
+def _can_be_fused(model: Any) -> bool:
+    config = model.config
+    return (
+        config.model_type in FUSED_FAMILIES
+        and config.hidden_act in ("silu", "swish")
+        and len(set(getattr(model, "hf_device_map", {}).values())) < 2
+    )
+
+
+def _block_of(layer: torch.nn.Module, sizes: _Sizes) -> LlamaBlock:
+    """The layer's weights joined; its own parameters share their memory, so nothing is held twice.
+
+    A projection's slice of the joined rows is contiguous.
+    """
+    block = LlamaBlock(sizes, {name: weight.detach() for name, weight in layer.named_parameters()})
+    for joined, module, names in (
+        (block.qkv, layer.self_attn, ("q_proj", "k_proj", "v_proj")),
+        (block.gate_up, layer.mlp, ("gate_proj", "up_proj")),
+    ):
+        own = [getattr(module, name).weight for name in names]
+        for weight, rows in zip(own, joined.split([len(w) for w in own]), strict=True):
+            weight.data = rows
+    return block

@@ -1,0 +1,80 @@
+"""The fused decoder: which models get it, and what it does to their weights.
+
+That it computes what transformers computes is tested for every family in test_target_families.py.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from eagle3_viz import attention
+from eagle3_viz.fused_decoder import FusedDecoder, StockDecoder, decoder_of
+from eagle3_viz.taps import Taps
+from tests.tiny_models import FAMILIES, random_ids, tiny_config
+
+
+def a_model(family: str = "llama", **changes: Any) -> Any:
+    torch.manual_seed(0)
+    config = tiny_config(family, **changes)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention.NAME)
+    return model.eval()
+
+
+def taps_of(model: Any) -> Taps:
+    return Taps(len(model.get_decoder().layers), (0, 3, 8, 9))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_families_but_gemma_are_fused(family: str) -> None:
+    model = a_model(family)
+    expected = StockDecoder if family.startswith("gemma") else FusedDecoder
+    assert isinstance(decoder_of(model, taps_of(model)), expected)
+
+
+def test_another_activation_is_left_to_transformers() -> None:
+    model = a_model(hidden_act="gelu")
+    assert isinstance(decoder_of(model, taps_of(model)), StockDecoder)
+
+
+def test_layers_on_several_devices_are_left_to_transformers() -> None:
+    model = a_model()
+    model.hf_device_map = {"model.layers.0": 0, "model.layers.1": 1}
+    assert isinstance(decoder_of(model, taps_of(model)), StockDecoder)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["llama", "llama-wide-heads", "qwen2", "qwen3", "mistral"])
+def test_both_decoders_give_the_same_states_and_the_same_taps(family: str) -> None:
+    model = a_model(family)
+    stock_taps, fused_taps = taps_of(model), taps_of(model)
+    stock = StockDecoder(deepcopy(model), stock_taps)
+    fused = FusedDecoder(model, fused_taps)
+    ids, positions = torch.tensor([random_ids(12, 1), random_ids(12, 2)]), torch.arange(12)[None]
+    expected, found = (decoder(ids, positions, None, None) for decoder in (stock, fused))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    taps = [noted.take() for noted in (fused_taps, stock_taps)]
+    torch.testing.assert_close(*taps, rtol=1e-5, atol=1e-5)
+    assert taps[0].shape == (2, 12, 4 * 32)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["llama", "llama-wide-heads", "qwen3"])
+def test_fusing_keeps_the_model_and_holds_no_weight_twice(family: str) -> None:
+    model = a_model(family)
+    ids = torch.tensor([random_ids(7, 3)])
+    before, weights = model(input_ids=ids).logits, deepcopy(model.state_dict())
+    fused = FusedDecoder(model, taps_of(model))
+    assert torch.equal(model(input_ids=ids).logits, before)
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, weights[name]), name
+    for block, layer in zip(fused._blocks, model.get_decoder().layers, strict=True):
+        for joined, own in (
+            (block.qkv, layer.self_attn.k_proj.weight),
+            (block.gate_up, layer.mlp.up_proj.weight),
+        ):
+            assert own.untyped_storage().data_ptr() == joined.untyped_storage().data_ptr()
