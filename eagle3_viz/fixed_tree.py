@@ -74,7 +74,9 @@ def _named(name: str, text: str) -> FixedTree:
 
 
 DEFAULT_FIXED = _named("seven", "0 1 2 00 01 10 000")
-"""Seven drafted nodes: what two CPU cores verify for little more than one token."""
+"""Seven drafted nodes: what two CPU cores verify for little more than one token. They are the seven
+places of the published tree that were accepted most often by the default pair, in 3,645 cycles over
+the twelve prompt sets of docs/results."""
 
 PUBLISHED_FIXED = _named(
     "mc_sim_7b_63",
