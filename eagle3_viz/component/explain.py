@@ -6,6 +6,8 @@ not read them as Markdown or HTML.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from eagle3_viz.cycle_view import quoted
@@ -22,6 +24,8 @@ RULE_NOTES = {
     "distribution",
 }
 
+WALK_ENDED = "the walk ended before it"
+
 
 def node_sentence(trace: Trace, cycle_index: int, node: int) -> str:
     """What verification made of one node and why, in the words of the trace's acceptance rule.
@@ -37,21 +41,29 @@ def node_sentence(trace: Trace, cycle_index: int, node: int) -> str:
         raise IndexError(
             f"cycle {cycle_index} verified nodes 0 to {len(cycle.nodes) - 1}; got node {node}"
         )
-    state = NodeState(int(cycle.nodes.state[node]))
-    if state is NodeState.ROOT:
-        return _root(trace, cycle)
-    if state is NodeState.UNREACHED:
-        return _unreached(trace, cycle, cycle.nodes, node)
-    rules = {"greedy": _greedy, "topk": _topk, "sample": _sample, "typical": _typical}
-    return rules[trace.header.rule](trace, cycle, cycle.nodes, node)
+    return _sentence(trace, cycle, cycle.nodes, node, _untested(trace, cycle, cycle.nodes))
 
 
 def node_sentences(trace: Trace, cycle_index: int) -> list[str]:
-    """`node_sentence` of every verified node of a cycle whose tree was recorded."""
+    """`node_sentence` of every verified node; none where the tree was not recorded."""
+    cycle = _cycle(trace, cycle_index)
+    if cycle.nodes is None:
+        return []
+    untested = _untested(trace, cycle, cycle.nodes)
     return [
-        node_sentence(trace, cycle_index, node)
-        for node in range(_cycle(trace, cycle_index).verified)
+        _sentence(trace, cycle, cycle.nodes, node, untested) for node in range(len(cycle.nodes))
     ]
+
+
+def _sentence(
+    trace: Trace, cycle: Cycle, nodes: Nodes, node: int, untested: Mapping[int, str]
+) -> str:
+    if node in untested:
+        return f"{quoted(trace, nodes.token[node])} was never tested: {untested[node]}."
+    if nodes.state[node] == NodeState.ROOT:
+        return _root(trace, cycle)
+    rules = {"greedy": _greedy, "topk": _topk, "sample": _sample, "typical": _typical}
+    return rules[trace.header.rule](trace, cycle, nodes, node)
 
 
 def miss_sentence(trace: Trace, cycle_index: int) -> str:
@@ -103,21 +115,34 @@ def _root(trace: Trace, cycle: Cycle) -> str:
     return f"{token} is the root: decided by {decider}, the draft guesses what follows it."
 
 
-def _unreached(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
-    """Climbs to the ancestor (or the node itself) that hangs off the accepted path."""
-    branch = node
-    while int(nodes.parent[branch]) not in cycle.path:
-        branch = int(nodes.parent[branch])
-    token, top = quoted(trace, nodes.token[node]), quoted(trace, nodes.token[branch])
+def _untested(trace: Trace, cycle: Cycle, nodes: Nodes) -> dict[int, str]:
+    """Why each unreached node was never tested. What hangs off the accepted path says it for all
+    that lies below."""
+    path, below, why = {-1, *cycle.path}, list[str](), dict[int, str]()
+    unreached = (nodes.state == NodeState.UNREACHED).tolist()
+    for node, parent in enumerate(nodes.parent.tolist()):
+        hangs = parent in path
+        below.append(_below(trace, cycle, nodes, node) if hangs else below[parent])
+        if unreached[node]:
+            why[node] = _passed_over(trace, cycle, nodes, node) if hangs else below[parent]
+    return why
+
+
+def _below(trace: Trace, cycle: Cycle, nodes: Nodes, branch: int) -> str:
+    top = quoted(trace, nodes.token[branch])
     if nodes.state[branch] == NodeState.REJECTED:
-        return f"{token} was never tested: it lies below {top}, which was refused."
+        return f"it lies below {top}, which was refused"
     accepted = _accepted_sibling(cycle, nodes, branch)
     if accepted is None:
-        return f"{token} was never tested: the walk ended before it."
-    sibling = quoted(trace, nodes.token[accepted])
-    if branch == node:
-        return f"{token} was never tested: its sibling {sibling} was accepted first."
-    return f"{token} was never tested: it lies below {top}, whose sibling {sibling} was accepted."
+        return WALK_ENDED
+    return f"it lies below {top}, whose sibling {quoted(trace, nodes.token[accepted])} was accepted"
+
+
+def _passed_over(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:
+    accepted = _accepted_sibling(cycle, nodes, node)
+    if accepted is None:
+        return WALK_ENDED
+    return f"its sibling {quoted(trace, nodes.token[accepted])} was accepted first"
 
 
 def _greedy(trace: Trace, cycle: Cycle, nodes: Nodes, node: int) -> str:

@@ -88,6 +88,13 @@ def numbers(values: np.ndarray) -> list[float | None]:
     return [value if fine else None for value, fine in zip(rounded.tolist(), known, strict=True)]
 
 
+def numbers_of(arrays: Sequence[np.ndarray]) -> list[list[float | None]]:
+    """`numbers` of each array."""
+    ends = np.cumsum([len(array) for array in arrays]).tolist()
+    rounded = numbers(np.concatenate([np.zeros(0), *arrays]))
+    return [rounded[end - len(array) : end] for array, end in zip(arrays, ends, strict=True)]
+
+
 def _cycle(trace: Trace, cycle: Cycle, pieces: list[str]) -> Json:
     nodes = cycle.nodes if trace.header.method != "ar" else None
     return {
@@ -142,19 +149,13 @@ def _pruned(cycle: Cycle, nodes: Nodes) -> Json | None:
     if cycle.pool is None:
         return None
     pool, kept = cycle.pool, nodes.pool_index
-    node_of = {int(index): node for node, index in enumerate(kept)}  # -1 is the root
-    dropped = [i for i in range(len(pool)) if i not in node_of]
-    best = sorted(sorted(dropped, key=lambda i: -pool.score[i])[:PRUNED_LIMIT])
-    token: list[int] = []
-    parent: list[int] = []
-    for index in best:
-        node_of[index] = len(kept) + len(token)
-        token.append(int(pool.token[index]))
-        parent.append(node_of[int(pool.parent[index])])
+    dropped = np.setdiff1d(np.arange(len(pool)), kept, assume_unique=True)
+    best = np.sort(dropped[np.argsort(-pool.score[dropped], kind="stable")[:PRUNED_LIMIT]])
+    place = {index: node for node, index in enumerate([*kept.tolist(), *best.tolist()])}  # -1: root
     return {
         "total": len(dropped),
-        "token": token,
-        "parent": parent,
+        "token": pool.token[best].tolist(),
+        "parent": [place[parent] for parent in pool.parent[best].tolist()],
         "q": numbers(np.exp(pool.draft_logprob[best])),
     }
 
