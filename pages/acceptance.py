@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from eagle3_viz.ui import acceptance_page, entry
+from eagle3_viz.ui import acceptance_page
 
-entry.through_app()
 acceptance_page.draw()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from eagle3_viz.library import place
-from eagle3_viz.ui import entry, library_entry, library_list, library_upload
+from eagle3_viz.ui import library_entry, library_list, library_upload
 
-entry.through_app()
 library = place.shared()
 listing = library.listing()
 library_list.introduce(library, listing)

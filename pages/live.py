@@ -7,7 +7,7 @@ import streamlit as st
 from eagle3_viz import service
 from eagle3_viz.backend import PairChoice
 from eagle3_viz.service import Engine
-from eagle3_viz.ui import entry, live_controls, live_details, live_run, live_state
+from eagle3_viz.ui import live_controls, live_details, live_run, live_state
 from eagle3_viz.ui.connection import connected
 
 
@@ -16,7 +16,6 @@ def pairs(_engine: Engine) -> tuple[PairChoice, ...]:
     return _engine.pairs()
 
 
-entry.through_app()
 engine = service.shared_engine()
 state = live_state.view()
 connected(engine, state.session)

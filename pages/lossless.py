@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from eagle3_viz import service
-from eagle3_viz.ui import entry, lossless_pair, lossless_toy
+from eagle3_viz.ui import lossless_pair, lossless_toy
 
-entry.through_app()
 lossless_toy.draw()
 lossless_pair.draw(service.shared_engine())

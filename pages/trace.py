@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from eagle3_viz.ui import entry, trace_page
+from eagle3_viz.ui import trace_page
 
-entry.through_app()
 trace_page.draw()

@@ -56,7 +56,7 @@ def layer_of(module: str) -> str | None:
     first, *rest = module.split(".")
     if first == "kernels":
         return "kernels"
-    if first in ("pages", "app"):
+    if first in ("pages", "shell", "app"):
         return "surface"
     if first != "eagle3_viz":
         return None
@@ -110,7 +110,7 @@ def product_modules() -> dict[str, Path]:
     modules = {}
     for path in tracked(".py"):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        if parts[0] in ("kernels", "eagle3_viz", "pages", "app"):
+        if parts[0] in ("kernels", "eagle3_viz", "pages", "shell", "app"):
             modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return modules
 

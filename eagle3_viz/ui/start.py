@@ -1,0 +1,57 @@
+"""What the server does by itself when it starts, before anybody visits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+
+import streamlit as st
+from streamlit.cli_util import open_browser
+from streamlit.runtime.pages_manager import PagesManager
+from streamlit.web.server.server_util import get_display_address, get_url
+
+PAGES = ("trace_page", "acceptance_page", "live_run", "lossless_pair", "library_entry")
+LOOK_AGAIN = 0.05  # s between looks whether the server answers
+
+
+@asynccontextmanager
+async def serving(_app: object) -> AsyncIterator[None]:
+    """Around the time that the server runs."""
+    # Until shell.py has run once, Streamlit takes `pages/` for its older kind of pages, and one
+    # that is opened by its own address would come without navigation and style.
+    PagesManager.uses_pages_directory = False
+    threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
+    opening = None if st.get_option("server.headless") else asyncio.create_task(_open_browser())
+    yield
+    if opening is not None:
+        opening.cancel()
+
+
+def _warm_up() -> None:
+    """Load what the first visitor would wait for: the code of the pages, the list of traces.
+
+    Beside the server, since a browser is busy with Streamlit's own scripts when it comes.
+    """
+    from eagle3_viz.library import place
+
+    for name in PAGES:
+        import_module(f"eagle3_viz.ui.{name}")
+    place.shared().listing()
+
+
+async def _open_browser() -> None:
+    """Show the pages to who started the server, once it answers. Streamlit does it by itself only
+    where it runs a script without an `App`."""
+    host = get_display_address(st.get_option("server.address") or "localhost")
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, st.get_option("server.port"))
+        except OSError:
+            await asyncio.sleep(LOOK_AGAIN)
+        else:
+            writer.close()
+            break
+    await asyncio.to_thread(open_browser, get_url(host))
