@@ -1,11 +1,12 @@
 """Eight browsers at one server, clicking at random: does each see only its own run?
 
-    python -m benchmarks.soak_sessions [--sessions 8] [--minutes 3] [--seed 0]
+    python -m benchmarks.soak_sessions [--sessions 8] [--minutes 3] [--seed 0] [--csv FILE]
 
 Every browser writes a prompt of its own and runs, pauses, steps, stops, scrubs and changes pages.
 Checked all the time: what a browser shows belongs to its own prompt, the positions in the queue
 count from one without gaps, no console error, no Traceback in the server's log. At the end: the
-memory of the server before and after. The exit status is 1 when anything was wrong.
+memory of the server before and after. The numbers go to a CSV with machine, versions and command.
+The exit status is 1 when anything was wrong.
 """
 
 from __future__ import annotations
@@ -13,21 +14,22 @@ from __future__ import annotations
 import argparse
 import random
 import re
-import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pandas as pd
+import torch
 from playwright.sync_api import Browser, Locator, Page, TimeoutError, sync_playwright
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.serving import ROOT, Server, chromium, served
+from eagle3_viz.provenance import command_line, git_commit, machine, versions
+
+RESULTS = ROOT / ".work" / "soak_sessions.csv"
 TOPICS = ("rivers", "clocks", "bridges", "violins", "deserts", "kettles", "glaciers", "lanterns")
 BUTTONS = ("live_run", "live_pause", "live_step", "live_stop")
 PAGES = ("Live", "Trace", "Acceptance", "Lossless", "Library")
@@ -135,8 +137,10 @@ def positions_agree(visitors: list[Visitor]) -> bool:
     return False
 
 
-def soak(visitors: list[Visitor], minutes: float, dice: random.Random) -> list[str]:
-    """Click until the time is over; returns what was wrong."""
+def soak(
+    visitors: list[Visitor], minutes: float, dice: random.Random
+) -> tuple[Counter[str], list[str]]:
+    """Click until the time is over; returns the clicks by kind, and what was wrong."""
     wrong: list[str] = []
     done: Counter[str] = Counter()
     end, round_ = time.monotonic() + 60 * minutes, 0
@@ -147,15 +151,14 @@ def soak(visitors: list[Visitor], minutes: float, dice: random.Random) -> list[s
         round_ += 1
         if round_ % 10 == 0 and not positions_agree(visitors):
             wrong.append(f"positions in the queue: {positions(visitors)}")
-    print(", ".join(f"{count} {name}" for name, count in sorted(done.items())))
-    return wrong
+    return done, wrong
 
 
-def megabytes(server: subprocess.Popen[bytes]) -> float:
+def megabytes(process: subprocess.Popen[bytes]) -> int:
     """Resident memory of the server, as Linux counts it."""
-    found = re.search(r"VmRSS:\s*(\d+) kB", Path(f"/proc/{server.pid}/status").read_text())
+    found = re.search(r"VmRSS:\s*(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
     assert found is not None
-    return int(found[1]) / 1e3
+    return round(int(found[1]) / 1e3)
 
 
 def warm(visitor: Visitor) -> None:
@@ -164,35 +167,39 @@ def warm(visitor: Visitor) -> None:
     visitor.key("live_download").wait_for(timeout=120_000)
 
 
-def watch(url: str, server: subprocess.Popen[bytes], arguments: argparse.Namespace) -> list[str]:
-    """The whole visit: warm-up, soak, farewell. Returns what was wrong."""
+def watch(server: Server, arguments: argparse.Namespace) -> tuple[dict[str, int], list[str]]:
+    """The whole visit: warm-up, soak, farewell. Returns the numbers, and what was wrong."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
-        visitors = [visit(browser, url, topic) for topic in TOPICS[: arguments.sessions]]
+        browser = chromium(playwright)
+        visitors = [visit(browser, server.url, topic) for topic in TOPICS[: arguments.sessions]]
         warm(visitors[0])
-        before = megabytes(server)
-        wrong = soak(visitors, arguments.minutes, random.Random(arguments.seed))
-        during = megabytes(server)
+        before = megabytes(server.process)
+        done, wrong = soak(visitors, arguments.minutes, random.Random(arguments.seed))
+        during = megabytes(server.process)
         browser.close()
         wrong += [f"{v.topic}: console: {error}" for v in visitors for error in v.errors]
     time.sleep(QUIET)
-    print(
-        f"server memory: {before:.0f} MB before, {during:.0f} MB at the end of the clicking, "
-        f"{megabytes(server):.0f} MB {QUIET:.0f} s after the last browser went"
-    )
-    return wrong
+    numbers = {
+        "clicks": done.total() - done["missed"],
+        **{f"clicks: {name}": count for name, count in sorted(done.items())},
+        "memory before, MB": before,
+        "memory at the end of the clicking, MB": during,
+        f"memory {QUIET:.0f} s after the last browser went, MB": megabytes(server.process),
+    }
+    return numbers, wrong
 
 
-def wait_until_healthy(url: str) -> None:
-    for _ in range(300):
-        try:
-            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=2):
-                return
-        except OSError:
-            time.sleep(0.2)
-    raise SystemExit(f"no answer from {url}")
+def save(numbers: dict[str, int], path: Path) -> None:
+    """A row a number, with what is needed to repeat it."""
+    about = {
+        "machine": machine(torch.device("cpu")),
+        "commit": git_commit(),
+        "command": " ".join(command_line()),
+        **versions(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [{"counted": name, "value": value} | about for name, value in numbers.items()]
+    pd.DataFrame(rows).to_csv(path, index=False)
 
 
 def main() -> int:
@@ -201,25 +208,20 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=len(TOPICS), choices=range(1, 9))
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--csv", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
     with tempfile.TemporaryFile() as log:
-        server = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            wait_until_healthy(url)
-            wrong = watch(url, server, arguments)
-        finally:
-            server.terminate()
-            server.wait(timeout=10)
+        with served(log) as server:
+            numbers, wrong = watch(server, arguments)
         log.seek(0)
         said = log.read().decode(errors="replace")
     if TROUBLE.search(said):
         wrong.append(said[-2000:])
-    print("\n".join(wrong) or "nothing was wrong")
+    numbers["found wrong"] = len(wrong)
+    for name, value in numbers.items():
+        print(f"{name:44} {value:6}")
+    save(numbers, arguments.csv)
+    print("\n".join(wrong) or f"nothing was wrong; written to {arguments.csv}")
     return int(bool(wrong))
 
 
