@@ -61,8 +61,8 @@ def clocked_head(draft: object) -> Clock:
     if isinstance(draft, FeatureDraft):
         draft.logits = clock.around(draft.logits)  # type: ignore[method-assign]
     elif isinstance(draft, IndependentDraft):
-        head = draft._model.model.get_output_embeddings()
-        head.forward = clock.around(head.forward)
+        model = draft._model
+        model.logits = clock.around(model.logits)  # type: ignore[method-assign]
     else:
         raise TypeError(f"{type(draft).__name__} has no head")
     return clock

@@ -16,7 +16,9 @@ from torch.nn.functional import embedding
 from transformers.cache_utils import Cache
 
 from eagle3_viz.attention import attend
-from eagle3_viz.llama_block import LlamaBlock, norm
+from eagle3_viz.llama_block import LlamaBlock, turning
+from eagle3_viz.projection import LARGEST_COPY
+from eagle3_viz.rms_norm import RmsNorm
 from eagle3_viz.taps import Taps, watch
 
 FUSED_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
@@ -73,39 +75,46 @@ class _Sizes:
 
 
 class FusedDecoder:
-    """Llama-shaped layers. The model's own weights become views of the joined ones."""
+    """Llama-shaped layers, with a reordered copy of their weights where that is fast and small.
+
+    Without one the model's own weights become views of the joined ones: nothing is held twice.
+    """
 
     def __init__(self, model: Any, taps: Taps) -> None:
         decoder, config = model.get_decoder(), model.config
         self._taps = taps
         self._embedding = decoder.embed_tokens.weight.detach()
         self._rotary = decoder.rotary_emb
-        self._norm, self._eps = decoder.norm.weight.detach(), config.rms_norm_eps
+        self._norm = RmsNorm(decoder.norm.weight.detach(), config.rms_norm_eps)
         self._kinds = getattr(config, "layer_types", None) or [""] * len(decoder.layers)
         first = decoder.layers[0].self_attn
         sizes = _Sizes(
-            config.num_attention_heads, config.num_key_value_heads, first.head_dim, self._eps
+            config.num_attention_heads,
+            config.num_key_value_heads,
+            first.head_dim,
+            config.rms_norm_eps,
         )
         self._scale = first.scaling
-        self._blocks = [_block_of(layer, sizes) for layer in decoder.layers]
+        layers = decoder.layers.parameters()
+        reorder = sum(weight.nbytes for weight in layers) <= LARGEST_COPY
+        self.blocks = [_block_of(layer, sizes, reorder) for layer in decoder.layers]
 
     def __call__(
         self, ids: torch.Tensor, positions: torch.Tensor, masks: Masks, cache: Cache | None
     ) -> torch.Tensor:
         stream = embedding(ids, self._embedding)
         cos, sin = self._rotary(stream, positions)
-        angles = cos[:, None], sin[:, None]
-        for index, (block, kind) in enumerate(zip(self._blocks, self._kinds, strict=True)):
+        angles = turning(cos[:, None], sin[:, None])
+        for index, (block, kind) in enumerate(zip(self.blocks, self._kinds, strict=True)):
             self._taps.note(index, stream)
-            q, k, v = block.heads(block.normed(stream, "input_layernorm"), angles)
+            q, k, v = block.heads(stream, angles, "input_layernorm")
             if cache is not None:
                 k, v = cache.update(k, v, index)
             mask = masks[kind] if isinstance(masks, Mapping) else masks
-            stream = stream + block.output(attend(q, k, v, mask, self._scale))
-            stream = stream + block.mlp(stream)
-        self._taps.note(len(self._blocks), stream)
-        final = norm(stream, self._norm, self._eps)
-        self._taps.note(len(self._blocks) + 1, final)
+            stream = block.rest(stream, attend(q, k, v, mask, self._scale))
+        self._taps.note(len(self.blocks), stream)
+        final = self._norm(stream)
+        self._taps.note(len(self.blocks) + 1, final)
         return final
 
 
@@ -118,17 +127,20 @@ def _can_be_fused(model: Any) -> bool:
     )
 
 
-def _block_of(layer: torch.nn.Module, sizes: _Sizes) -> LlamaBlock:
-    """The layer's weights joined; its own parameters share their memory, so nothing is held twice.
+def _block_of(layer: torch.nn.Module, sizes: _Sizes, reorder: bool) -> LlamaBlock:
+    """The layer's weights joined, and its own parameters in the memory of the joined ones.
 
     A projection's slice of the joined rows is contiguous.
     """
-    block = LlamaBlock(sizes, {name: weight.detach() for name, weight in layer.named_parameters()})
-    for joined, module, names in (
+    tensors = {name: weight.detach() for name, weight in layer.named_parameters()}
+    block = LlamaBlock(sizes, tensors, reorder=reorder)
+    for projection, module, names in (
         (block.qkv, layer.self_attn, ("q_proj", "k_proj", "v_proj")),
         (block.gate_up, layer.mlp, ("gate_proj", "up_proj")),
     ):
-        own = [getattr(module, name).weight for name in names]
-        for weight, rows in zip(own, joined.split([len(w) for w in own]), strict=True):
-            weight.data = rows
+        if projection.joined is not None:
+            own = [getattr(module, name).weight for name in names]
+            parts = projection.joined.split([len(weight) for weight in own])
+            for weight, rows in zip(own, parts, strict=True):
+                weight.data = rows
     return block

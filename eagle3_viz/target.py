@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from eagle3_viz import attention
 from eagle3_viz.fused_decoder import Masks, decoder_of
 from eagle3_viz.kv_cache import GROWTH_STEP, LayerSpec, TreeCache
+from eagle3_viz.projection import Projection
 from eagle3_viz.slot_cache import SlotCache
 from eagle3_viz.taps import Taps
 from eagle3_viz.tree import DraftTree
@@ -60,6 +61,9 @@ class TargetModel:
         usual = self.default_boundaries if boundaries is None else boundaries
         self.taps = Taps(layers, usual)
         self._decoder = decoder_of(model, self.taps)
+        head = model.get_output_embeddings()
+        biases = [] if head.bias is None else [head.bias.detach()]
+        self._head = Projection([head.weight.detach()], biases)
         self.end_of_sequence = end_of_sequence_ids(model, tokenizer)
         self._groups = self.config.num_attention_heads // self.config.num_key_value_heads
         self._windows = _windows_by_kind(self.config)
@@ -101,7 +105,7 @@ class TargetModel:
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """What the LM head makes of final states [m, d]: logits [m, V] in the model's dtype."""
-        logits: torch.Tensor = self.model.get_output_embeddings()(hidden)
+        logits = self._head(hidden)
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from eagle3_viz import attention
+from eagle3_viz import attention, fused_decoder
 from eagle3_viz.fused_decoder import FusedDecoder, StockDecoder, decoder_of
 from eagle3_viz.taps import Taps
 from tests.tiny_models import FAMILIES, random_ids, tiny_config
@@ -63,8 +63,12 @@ def test_both_decoders_give_the_same_states_and_the_same_taps(family: str) -> No
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("reorder", [True, False])
 @pytest.mark.parametrize("family", ["llama", "llama-wide-heads", "qwen3"])
-def test_fusing_keeps_the_model_and_holds_no_weight_twice(family: str) -> None:
+def test_fusing_keeps_the_model(
+    family: str, reorder: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused_decoder, "LARGEST_COPY", 1 << 30 if reorder else 0)
     model = a_model(family)
     ids = torch.tensor([random_ids(7, 3)])
     before, weights = model(input_ids=ids).logits, deepcopy(model.state_dict())
@@ -72,9 +76,20 @@ def test_fusing_keeps_the_model_and_holds_no_weight_twice(family: str) -> None:
     assert torch.equal(model(input_ids=ids).logits, before)
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, weights[name]), name
-    for block, layer in zip(fused._blocks, model.get_decoder().layers, strict=True):
-        for joined, own in (
+    positions = torch.arange(7)[None]
+    logits = model.lm_head(fused(ids, positions, None, None))
+    torch.testing.assert_close(logits, before, rtol=1e-5, atol=1e-5)
+
+
+def test_of_a_large_model_no_weight_is_held_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_decoder, "LARGEST_COPY", 0)
+    model = a_model()
+    fused = FusedDecoder(model, taps_of(model))
+    for block, layer in zip(fused.blocks, model.get_decoder().layers, strict=True):
+        for projection, own in (
             (block.qkv, layer.self_attn.k_proj.weight),
             (block.gate_up, layer.mlp.up_proj.weight),
         ):
-            assert own.untyped_storage().data_ptr() == joined.untyped_storage().data_ptr()
+            assert projection.joined is not None
+            shared = projection.joined.untyped_storage().data_ptr()
+            assert own.untyped_storage().data_ptr() == shared

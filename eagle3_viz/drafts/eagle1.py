@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
-from torch.nn.functional import embedding, linear
+from torch.nn.functional import embedding
 
 from eagle3_viz.config import Method
 from eagle3_viz.drafts.draft_folder import CheckpointError
 from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights, read_eagle1
-from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of
+from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of, fc_of
 from eagle3_viz.llama_block import Angles
 from eagle3_viz.target import TargetModel
 
@@ -34,9 +35,8 @@ class Eagle1Draft(FeatureDraft):
         }
         self._embedding = tensors.pop("embed_tokens.weight", target.embedding.detach())
         self._target = target
-        self._fc, self._fc_bias = tensors["fc.weight"], tensors.get("fc.bias")
+        self._fc = fc_of(tensors)
         self._blocks = blocks_of(arch, tensors)
-        self._tensors = tensors
 
     @classmethod
     def load(cls, folder: Path, target: TargetModel) -> Eagle1Draft:
@@ -46,9 +46,7 @@ class Eagle1Draft(FeatureDraft):
     @property
     def parameters(self) -> int:
         """Trained parameters, without embedding and head of the target."""
-        own = [*self._tensors.values()]
-        own += [self._embedding] if self.architecture.own_embedding else []
-        return sum(tensor.numel() for tensor in own)
+        return sum(math.prod(shape) for shape in self.architecture.tensor_shapes().values())
 
     def read(self, features: torch.Tensor) -> torch.Tensor:
         """The final states [m, d] as they are."""
@@ -65,11 +63,10 @@ class Eagle1Draft(FeatureDraft):
     ) -> torch.Tensor:
         """The predicted final states [m, d]; as `FeatureDraft.forward`."""
         joined = torch.cat([embedding(ids, self._embedding), stream], dim=-1)
-        x = linear(joined, self._fc, self._fc_bias)
+        x = self._fc(joined)
         for index, (block, own) in enumerate(zip(self._blocks, cache, strict=True)):
-            inputs = block.normed(x, "input_layernorm") if index else x
-            y = x + self.attention(block, inputs, angles, mask, own, first)
-            x = y + block.mlp(y)
+            inputs = block.norms["input_layernorm"](x) if index else x
+            x = block.rest(x, self.attend(block, inputs, angles, mask, own, first))
         return x
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:

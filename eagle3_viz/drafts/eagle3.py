@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
-from torch.nn.functional import embedding, linear
+from torch.nn.functional import embedding
 
 from eagle3_viz.config import Method
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 from eagle3_viz.drafts.checkpoints import CheckpointError, read_eagle3
-from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of
-from eagle3_viz.llama_block import Angles, norm
+from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of, fc_of
+from eagle3_viz.llama_block import Angles, norms_of
+from eagle3_viz.projection import Projection
 from eagle3_viz.target import TargetModel
 
 
@@ -31,10 +33,10 @@ class Eagle3Draft(FeatureDraft):
             name: tensor.to(self.device, self.dtype) for name, tensor in weights.tensors.items()
         }
         self._embedding = tensors.pop("embed_tokens.weight", target.embedding.detach())
-        self._head = tensors.pop("lm_head.weight", target.head.detach())
-        self._fc, self._fc_bias = tensors["fc.weight"], tensors.get("fc.bias")
+        self._head = Projection([tensors.pop("lm_head.weight", target.head.detach())])
+        self._fc = fc_of(tensors)
         self._blocks = blocks_of(arch, tensors)
-        self._tensors = tensors
+        self._norms = norms_of(tensors, arch.rms_norm_eps)
 
     @classmethod
     def load(cls, folder: Path, target: TargetModel) -> Eagle3Draft:
@@ -44,22 +46,18 @@ class Eagle3Draft(FeatureDraft):
     @property
     def parameters(self) -> int:
         """Trained parameters, without an embedding or head that belongs to the target."""
-        own = [*self._tensors.values()]
-        own += [self._head] if self.architecture.own_head else []
-        own += [self._embedding] if self.architecture.own_embedding else []
-        return sum(tensor.numel() for tensor in own)
+        return sum(math.prod(shape) for shape in self.architecture.tensor_shapes().values())
 
     def read(self, features: torch.Tensor) -> torch.Tensor:
         """g [m, H] from taps [m, K * d]."""
         arch, x = self.architecture, features
         if arch.norm_before_fc:
-            x = norm(x, self._tensors["input_norm.weight"], arch.rms_norm_eps)
+            x = self._norms["input_norm"](x)
         if arch.fc_norm:
             parts = x.chunk(arch.num_taps, dim=-1)
-            weights = [self._tensors[f"fc_norm.{k}.weight"] for k in range(arch.num_taps)]
-            normed = [norm(p, w, arch.rms_norm_eps) for p, w in zip(parts, weights, strict=True)]
+            normed = [self._norms[f"fc_norm.{tap}"](part) for tap, part in enumerate(parts)]
             x = torch.cat(normed, dim=-1)
-        return linear(x, self._fc, self._fc_bias)
+        return self._fc(x)
 
     def forward(
         self,
@@ -74,24 +72,23 @@ class Eagle3Draft(FeatureDraft):
         arch, g, x = self.architecture, stream, embedding(ids, self._embedding)
         for index, (block, own) in enumerate(zip(self._blocks, cache, strict=True)):
             if index == 0:
-                normed = block.normed(g, "hidden_norm")
+                normed = block.norms["hidden_norm"](g)
                 residual = normed if arch.norm_before_residual else g
-                inputs = torch.cat([block.normed(x, "input_layernorm"), normed], dim=-1)
+                inputs = torch.cat([block.norms["input_layernorm"](x), normed], dim=-1)
             else:
-                residual, inputs = g, block.normed(g, "input_layernorm")
-            y = residual + self.attention(block, inputs, angles, mask, own, first)
-            g = y + block.mlp(y)
+                residual, inputs = g, block.norms["input_layernorm"](g)
+            g = block.rest(residual, self.attend(block, inputs, angles, mask, own, first))
         if arch.norm_output:
             # Feedback and head both read the normed state: the head's own norm is this one.
-            return norm(g, self._tensors["norm.weight"], arch.rms_norm_eps)
+            return self._norms["norm"](g)
         return g
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [m, DV], float32, of outputs [m, H]."""
         arch = self.architecture
         if arch.final_norm and not arch.norm_output:
-            hidden = norm(hidden, self._tensors["norm.weight"], arch.rms_norm_eps)
-        return linear(hidden, self._head).float()
+            hidden = self._norms["norm"](hidden)
+        return self._head(hidden).float()
 
 
 def refuse_other_target(

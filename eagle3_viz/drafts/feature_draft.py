@@ -14,6 +14,7 @@ from eagle3_viz.drafts.rope import Architecture, Rope
 from eagle3_viz.drafts.stepped import SteppedDraft
 from eagle3_viz.kv_cache import GROWTH_STEP
 from eagle3_viz.llama_block import Angles, LlamaBlock
+from eagle3_viz.projection import Projection
 from eagle3_viz.target import TargetModel
 
 
@@ -120,7 +121,7 @@ class FeatureDraft(SteppedDraft):
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [m, DV], float32, of outputs [m, H]."""
 
-    def attention(
+    def attend(
         self,
         block: LlamaBlock,
         inputs: torch.Tensor,  # [m, width]
@@ -129,13 +130,13 @@ class FeatureDraft(SteppedDraft):
         cache: torch.Tensor,  # [2, 1, KV, capacity, hd]
         first: int,
     ) -> torch.Tensor:
-        """Attention of m rows [m, H]; their keys and values are written at `first` onwards."""
+        """Attention of m rows, [H, m, hd]; their keys and values are written at `first` onwards."""
         q, k, v = block.heads(inputs, angles)
         end = first + len(inputs)
         cache[0, 0, :, first:end] = k
         cache[1, 0, :, first:end] = v
         keys, values = cache[:, :, :, :end]
-        return block.output(grouped_attention(q[None], keys, values, mask)[0])
+        return grouped_attention(q[None], keys, values, mask)[0]
 
     def _windowed(
         self, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor
@@ -163,3 +164,9 @@ def blocks_of(arch: Architecture, tensors: Mapping[str, torch.Tensor]) -> list[L
             _, index, own = name.split(".", 2)
             layers[int(index)][own] = tensor
     return [LlamaBlock(arch, layer) for layer in layers]
+
+
+def fc_of(tensors: Mapping[str, torch.Tensor]) -> Projection:
+    """The layer that mixes the features of a checkpoint."""
+    biases = [tensors["fc.bias"]] if "fc.bias" in tensors else []
+    return Projection([tensors["fc.weight"]], biases)

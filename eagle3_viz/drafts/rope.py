@@ -7,7 +7,7 @@ import torch
 from eagle3_viz.drafts.architecture import Eagle3Architecture
 from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture
 from eagle3_viz.kv_cache import GROWTH_STEP
-from eagle3_viz.llama_block import Angles
+from eagle3_viz.llama_block import Angles, turning
 
 Architecture = Eagle1Architecture | Eagle3Architecture
 
@@ -26,9 +26,9 @@ class Rope:
         steps = torch.arange(positions, dtype=torch.float32, device=self._frequencies.device)
         angles = steps[:, None] * self._frequencies
         angles = torch.cat([angles, angles], dim=-1)
-        self._table = torch.stack([angles.cos(), angles.sin()]).to(self._dtype)
+        self._table = torch.stack(turning(angles.cos(), angles.sin())).to(self._dtype)
 
     def at(self, first: int, count: int) -> Angles:
-        """cos and sin [count, hd] at positions `first` onwards."""
+        """The angles [count, hd] at positions `first` onwards."""
         cos, sin = self._table[:, first : first + count]
         return cos, sin

@@ -1,0 +1,67 @@
+"""A matrix product with a weight that never changes.
+
+On a CPU oneDNN reads a weight in an order of its own. torch's `linear` brings it into that order,
+or works around it, in every call; done once, a product of one or a few rows takes half the time
+(docs/results). A model of ours decodes from such a copy, autoregression and verification alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.nn.functional import linear
+
+LARGEST_COPY = 1 << 30  # bytes; above it a second copy of a model's weights may not fit
+
+
+class Projection:
+    """y = x W^T + b for x [.., in]; W is the rows of `weights` one under the other, [out, in].
+
+    joined: those rows in memory, [out, in], or None where only the reordered copy was kept.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[torch.Tensor],  # each [out_i, in]
+        biases: Sequence[torch.Tensor] = (),  # each [out_i]
+        *,
+        reorder: bool = True,
+    ) -> None:
+        joined = weights[0] if len(weights) == 1 else torch.cat(list(weights))
+        self._bias = torch.cat(list(biases)) if biases else None
+        self._weight = joined
+        self.joined: torch.Tensor | None = joined
+        if reorder and can_reorder(joined.device, joined.dtype):
+            self.joined = None
+            self._weight = torch.ops.mkldnn._reorder_linear_weight(joined)
+
+    @property
+    def parts(self) -> tuple[torch.Tensor, torch.Tensor | None, bool]:
+        """What `product` takes: weight, bias, and whether the weight is a reordered copy."""
+        return self._weight, self._bias, self.joined is None
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """[.., out]"""
+        return product(x, *self.parts)
+
+
+def product(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, reordered: bool
+) -> torch.Tensor:
+    """x W^T + b, with the parts of a `Projection`."""
+    if reordered:
+        out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        return out
+    return linear(x, weight, bias)
+
+
+def can_reorder(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether oneDNN has products of this number format on this device, as inductor asks it."""
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if dtype == torch.float16:
+        return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+    return dtype == torch.float32

@@ -1,0 +1,44 @@
+"""The product of a fixed weight against float64, with and without a reordered copy."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from eagle3_viz.projection import Projection, can_reorder
+
+CPU = torch.device("cpu")
+TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+
+
+@pytest.mark.parametrize("reorder", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [(1,), (7,), (2, 3)])
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_it_is_the_product_with_all_rows(
+    dtype: torch.dtype, rows: tuple[int, ...], bias: bool, reorder: bool
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights = [torch.randn(n, 24, generator=generator).to(dtype) for n in (40, 9, 61)]
+    biases = [torch.randn(len(w), generator=generator).to(dtype) for w in weights] if bias else []
+    x = torch.randn(*rows, 24, generator=generator).to(dtype)
+    expected = x.double() @ torch.cat(weights).double().T
+    if bias:
+        expected = expected + torch.cat(biases).double()
+    found = Projection(weights, biases, reorder=reorder)(x)
+    assert found.dtype == dtype and found.shape == (*rows, 110)
+    error = (found.double() - expected).norm() / expected.norm()
+    assert error < TOLERANCES[dtype]
+
+
+def test_a_reordered_copy_is_all_that_it_keeps() -> None:
+    weight = torch.randn(8, 4)
+    assert can_reorder(CPU, torch.float32)
+    assert Projection([weight]).joined is None
+    assert Projection([weight], reorder=False).joined is weight
+
+
+def test_what_one_dnn_cannot_do_is_left_to_torch() -> None:
+    assert not can_reorder(CPU, torch.float64)
+    assert not can_reorder(torch.device("cuda"), torch.float32)
+    assert Projection([torch.randn(8, 4).double()]).joined is not None
