@@ -52,6 +52,21 @@ class Verdict:
         return (*(Origin.ACCEPTED for _ in self.path[1:]), self.origin)
 
 
+@dataclass(frozen=True)
+class Decision:
+    """A verdict, and what the rule looked at.
+
+    best  int64 [T], under greedy: the arg-max after each node; p is one there.
+    p     [T, V], under every other rule: the warped target distribution after each node.
+    q     [E, V], under sample: what the children of each expanded node were drawn from.
+    """
+
+    verdict: Verdict
+    best: torch.Tensor | None = None
+    p: torch.Tensor | None = None
+    q: torch.Tensor | None = None
+
+
 def children_of(parents: list[int]) -> list[list[int]]:
     """Children of each node in proposal order, from the parent of each node (-1: the root)."""
     children: list[list[int]] = [[] for _ in parents]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from eagle3_viz.acceptance import (
-    Verdict,
+    Decision,
     accept_greedy,
     accept_sample,
     accept_topk,
@@ -100,14 +100,16 @@ class Loop:
         tree = self.propose(n)
         step = self.target.verify(tree)
         self.timer.mark("verify")
-        verdict, p, q = self.accept(tree, step.logits)
-        refuse_nan(tree, (step.logits if p is None else p)[list(verdict.path)])
+        decision = self.accept(tree, step.logits)
+        verdict = decision.verdict
+        looked_at = step.logits if decision.p is None else decision.p
+        refuse_nan(tree, looked_at[list(verdict.path)])
         self.timer.mark("accept")
         features = self.target.commit(verdict.path, step.features)
         self.root, self.unseen = verdict.token, (features, list(verdict.tokens))
         kept, finish = endings.admit(verdict.tokens, self.target.cache.length)
         self.timer.mark("commit")
-        seen = observe(self.config, tree, step.logits, verdict, self.draft, p, q)
+        seen = observe(self.config, tree, step.logits, decision, self.draft)
         self.timer.mark("record")
         laps = self.timer.laps()
         return Cycle(
@@ -146,20 +148,19 @@ class Loop:
         sampling = config.draft_sampling
         return draft.propose_sampled(self.root, tree, sampling, self.draws, self.timer.mark)
 
-    def accept(
-        self, tree: DraftTree, logits: torch.Tensor
-    ) -> tuple[Verdict, torch.Tensor | None, torch.Tensor | None]:
-        """The verdict, and p [T, V] and q [E, V] where the rule needed them."""
+    def accept(self, tree: DraftTree, logits: torch.Tensor) -> Decision:
+        """What the configured rule makes of logits [T, V]."""
         rule = self.config.rule
         if rule == "greedy":
-            return accept_greedy(tree, arg_max(logits)), None, None
+            best = arg_max(logits)
+            return Decision(accept_greedy(tree, best), best)
         p = warp(logits, self.config.sampling)
         if rule == "typical":
-            return accept_typical(tree, p, self.draws), p, None
+            return Decision(accept_typical(tree, p, self.draws), p=p)
         if rule == "topk" or self.draft is None or len(tree) == 1:
-            return accept_topk(tree, p, self.draws), p, None
+            return Decision(accept_topk(tree, p, self.draws), p=p)
         q = spread_q(tree, self.draft, p.shape[-1])
-        return accept_sample(tree, p, q, self.draws), p, q
+        return Decision(accept_sample(tree, p, q, self.draws), p=p, q=q)
 
 
 def refuse_nan(tree: DraftTree | None, visited: torch.Tensor) -> None:

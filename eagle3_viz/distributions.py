@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
-from eagle3_viz.acceptance import Verdict, residual_chain, typical_threshold
+from eagle3_viz.acceptance import Decision, residual_chain, typical_threshold
 from eagle3_viz.config import DecodeConfig, Rule
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.records import Distributions, Top
-from eagle3_viz.sampling import arg_max
 from eagle3_viz.tree import DraftTree
 
 HEAD = 20
@@ -35,20 +35,14 @@ def q_row_of(tree: DraftTree, node: int) -> torch.Tensor | None:
 def observe_distributions(
     config: DecodeConfig,
     tree: DraftTree,
-    logits: torch.Tensor,  # [T, V] float32
-    log_z: torch.Tensor,  # [T]
-    verdict: Verdict,
+    log_p: torch.Tensor,  # float32 [T, V], log p_raw
+    decision: Decision,
     draft: Draft | None,
-    p: torch.Tensor | None,  # [T, V] warped, None under greedy
-    q: torch.Tensor | None,  # [E, V] under sample
 ) -> tuple[Distributions, ...]:
     """One entry per visited node, root first."""
-    ids, best = None, arg_max(logits)
-    if draft is not None:
-        ids = draft.target_ids
+    ids = None if draft is None else draft.target_ids
     return tuple(
-        _at_node(config, tree, node, logits[node] - log_z[node], best[node], ids, p, q)
-        for node in verdict.path
+        _at_node(config, tree, node, log_p[node], decision, ids) for node in decision.verdict.path
     )
 
 
@@ -56,20 +50,19 @@ def _at_node(
     config: DecodeConfig,
     tree: DraftTree,
     node: int,
-    log_p: torch.Tensor,  # [V], log p_raw
-    best: torch.Tensor,  # arg-max of the logits; log_p may round two of them to a tie
+    log_p: torch.Tensor,  # [V]
+    decision: Decision,
     ids: torch.Tensor | None,  # [DV], target ids of the draft's tokens
-    p: torch.Tensor | None,
-    q: torch.Tensor | None,
 ) -> Distributions:
     p_raw = log_p.exp()
     children = (tree.parent == node).nonzero()[:, 0]
     child_tokens = tree.token[children]
     log_q = q_row_of(tree, node)
-    place = None if q is None else place_of(tree, node)
-    q_drawn = None if q is None or place is None else q[place]
-    p_here = None if p is None else p[node]
-    residual, residual_mass, expected = _rule(config.rule, child_tokens, best, p_here, q_drawn)
+    best = None if decision.best is None else int(decision.best[node])
+    p = None if decision.p is None else decision.p[node]
+    place = None if decision.q is None else place_of(tree, node)
+    q_drawn = None if decision.q is None or place is None else decision.q[place]
+    residual, residual_mass, expected = _rule(config.rule, child_tokens, best, p, q_drawn)
     overlap = kl = entropy_q = float("nan")
     q_top = None
     if log_q is not None and ids is not None:
@@ -81,7 +74,7 @@ def _at_node(
     return Distributions(
         node=node,
         p_raw=_top(p_raw),
-        p=_warped_top(config, node, log_p, best, p),
+        p=_warped_top(config, best, p),
         q=q_top,
         residual=residual,
         overlap=overlap,
@@ -97,7 +90,7 @@ def _at_node(
 def _rule(
     rule: Rule | None,
     child_tokens: torch.Tensor,  # int64 [k], in the order tested
-    best: torch.Tensor,
+    best: int | None,
     p: torch.Tensor | None,  # [V]
     q: torch.Tensor | None,  # [V]
 ) -> tuple[Top | None, float, float]:
@@ -105,7 +98,7 @@ def _rule(
     if len(child_tokens) == 0:
         return None, 1.0, 0.0
     if p is None:
-        hit = float((child_tokens == best).any())
+        hit = float(best in child_tokens.tolist())
         return None, 1.0 - hit, hit
     if rule == "typical":
         hit = float((p[child_tokens] > typical_threshold(p)).any())
@@ -123,17 +116,11 @@ def _rule(
     return _normalized_top(left), max(0.0, 1.0 - expected), expected
 
 
-def _warped_top(
-    config: DecodeConfig,
-    node: int,
-    log_p: torch.Tensor,
-    best: torch.Tensor,
-    p: torch.Tensor | None,
-) -> Top | None:
-    """p at `node` where it differs from p_raw; one token of probability one under greedy."""
+def _warped_top(config: DecodeConfig, best: int | None, p: torch.Tensor | None) -> Top | None:
+    """p [V] where it differs from p_raw; one token of probability one under greedy."""
     if p is None:
-        return _top(torch.zeros_like(log_p).scatter_(0, best, 1.0))
-    return None if config.sampling.is_identity else _top(p[node])
+        return Top(np.array([best], np.int32), np.ones(1, np.float32), 0.0)
+    return None if config.sampling.is_identity else _top(p)
 
 
 def _normalized_top(weights: torch.Tensor) -> Top | None:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from eagle3_viz.acceptance import Verdict
+from eagle3_viz.acceptance import Decision, Verdict
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.distributions import observe_distributions, q_row_of
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.records import Distributions, Miss, Nodes, NodeState, Origin, Pool
-from eagle3_viz.sampling import arg_max
 from eagle3_viz.tree import DraftTree
 
 
@@ -31,48 +30,49 @@ def observe(
     config: DecodeConfig,
     tree: DraftTree,
     logits: torch.Tensor,  # [T, V], the target's, in its dtype
-    verdict: Verdict,
+    decision: Decision,
     draft: Draft | None,
-    p: torch.Tensor | None,  # [T, V] warped, None under greedy
-    q: torch.Tensor | None,  # [E, V] under sample
 ) -> Observation:
     """What `config.record` asks for: nothing, the nodes and their fate, or everything."""
     if config.record == "off":
         return Observation()
-    logits = logits.float()
-    log_z = logits.logsumexp(-1)
-    nodes = _nodes(tree, logits, log_z, verdict, p)
+    log_p = logits.log_softmax(-1, dtype=torch.float32)
+    nodes = _nodes(tree, logits, log_p, decision)
     if config.record == "outcomes":
         return Observation(nodes)
     return Observation(
         nodes,
         None if tree.pool is None else _pool(tree),
-        observe_distributions(config, tree, logits, log_z, verdict, draft, p, q),
-        None if draft is None else _miss(tree, verdict, draft),
+        observe_distributions(config, tree, log_p, decision, draft),
+        None if draft is None else _miss(tree, decision.verdict, draft),
     )
 
 
-def _nodes(
-    tree: DraftTree,
-    logits: torch.Tensor,
-    log_z: torch.Tensor,
-    verdict: Verdict,
-    p: torch.Tensor | None,
-) -> Nodes:
+def _nodes(tree: DraftTree, logits: torch.Tensor, log_p: torch.Tensor, decision: Decision) -> Nodes:
     parent = tree.parent.clamp(min=0)
-    own = logits[parent, tree.token]
-    p_raw = (own - log_z[parent]).exp()
-    rank = (logits[parent[1:]] > own[1:, None]).sum(-1)
-    p_node = one_hot_p(tree, logits) if p is None else p[parent, tree.token]
-    float_rows = torch.stack([p_raw, p_node.float()]).cpu().numpy()
+    p_raw = log_p[parent, tree.token].exp()
+    if decision.p is not None:
+        p = decision.p[parent, tree.token].float()
+    else:
+        assert decision.best is not None
+        p = (decision.best[parent] == tree.token).float()
+    float_rows = torch.stack([p_raw, p]).cpu().numpy()
     int_rows = torch.stack([tree.token, tree.parent, tree.depth, tree.pool_index]).cpu().numpy()
-    return _assemble(tree, verdict, float_rows, int_rows, rank.cpu().numpy())
+    rank = _ranks(tree, logits).cpu().numpy()
+    return _assemble(tree, decision.verdict, float_rows, int_rows, rank)
 
 
-def one_hot_p(tree: DraftTree, logits: torch.Tensor) -> torch.Tensor:
-    """p [T] of each node's token at temperature 0: one where it is the parent's arg-max."""
-    best = arg_max(logits)
-    return (best[tree.parent.clamp(min=0)] == tree.token).float()
+def _ranks(tree: DraftTree, logits: torch.Tensor) -> torch.Tensor:
+    """Tokens with larger logits than each node's own, int64 [T]; -1 for the root.
+
+    Row by row: a table of every node's parent row would be as large as the logits.
+    """
+    parents, tokens = tree.parent[1:].tolist(), tree.token[1:].tolist()
+    above = [
+        torch.count_nonzero(logits[parent] > logits[parent, token])
+        for parent, token in zip(parents, tokens, strict=True)
+    ]
+    return torch.stack([tree.parent[0], *above])
 
 
 def _assemble(
@@ -109,7 +109,7 @@ def _assemble(
         q_rank=q_rank,
         p_raw=p_raw,
         p=p,
-        p_rank=np.concatenate([[-1], rank]).astype(np.int32),
+        p_rank=rank.astype(np.int32),
         p_tested=tested,
         accept_probability=probability,
         uniform=uniform,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from eagle3_viz.acceptance import Verdict, accept_sample
+from eagle3_viz.acceptance import Decision, accept_sample
 from eagle3_viz.config import Rule
 from eagle3_viz.decode import Loop, spread_q
 from eagle3_viz.sampling import warp
@@ -16,15 +16,13 @@ from eagle3_viz.tree import DraftTree, make_tree, top_stable
 class RatioLoop(Loop):
     """Tests the draft's most likely tokens, which were chosen, as if they had been drawn from q."""
 
-    def accept(
-        self, tree: DraftTree, logits: torch.Tensor
-    ) -> tuple[Verdict, torch.Tensor | None, torch.Tensor | None]:
+    def accept(self, tree: DraftTree, logits: torch.Tensor) -> Decision:
         """min(1, p/q), and max(0, p - q) after a refusal."""
         if self.draft is None or len(tree) == 1:
             return super().accept(tree, logits)
         p = warp(logits, self.config.sampling)
         q = spread_q(tree, self.draft, p.shape[-1])
-        return accept_sample(tree, p, q, self.draws), p, q
+        return Decision(accept_sample(tree, p, q, self.draws), p=p, q=q)
 
 
 class RerankLoop(Loop):
