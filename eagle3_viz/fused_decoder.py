@@ -17,7 +17,7 @@ from transformers.cache_utils import Cache
 
 from eagle3_viz.attention import attend
 from eagle3_viz.llama_block import LlamaBlock, turning
-from eagle3_viz.projection import LARGEST_COPY
+from eagle3_viz.projection import LARGEST_COPY, Projection
 from eagle3_viz.rms_norm import RmsNorm
 from eagle3_viz.taps import Taps, watch
 
@@ -36,6 +36,10 @@ class Decoder(Protocol):
         cache: Cache | None,  # takes the keys and values, gives all that are to be seen
     ) -> torch.Tensor:
         """Final states [B, t, d]; the streams at the taps are noted."""
+
+    @property
+    def projections(self) -> list[Projection]:
+        """Its matrix products, in order."""
 
 
 def decoder_of(model: Any, taps: Taps) -> Decoder:
@@ -64,6 +68,12 @@ class StockDecoder:
         )
         states: torch.Tensor = out.last_hidden_state
         return states
+
+    @property
+    def projections(self) -> list[Projection]:
+        """The weights of its linear layers, as transformers multiplies with them."""
+        linears = [m for m in self._decoder.modules() if isinstance(m, torch.nn.Linear)]
+        return [Projection([linear.weight.detach()], reorder=False) for linear in linears]
 
 
 @dataclass(frozen=True)
@@ -116,6 +126,11 @@ class FusedDecoder:
         final = self._norm(stream)
         self._taps.note(len(self.blocks) + 1, final)
         return final
+
+    @property
+    def projections(self) -> list[Projection]:
+        """Those of its layers."""
+        return [product for block in self.blocks for product in block.projections]
 
 
 def _can_be_fused(model: Any) -> bool:

@@ -55,6 +55,11 @@ class LlamaBlock:
         self._q_norm, self._k_norm = (None if norm is None else norm.twice for norm in of_heads)
         self._eps = sizes.rms_norm_eps
 
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """Its matrix products, in order."""
+        return self.qkv, self.output, self.gate_up, self.down
+
     def heads(self, inputs: torch.Tensor, angles: Angles, norm: str = "") -> Heads:
         """Queries [.., H, m, hd] and keys [.., KV, m, hd], turned, and values, of rows [.., m, W].
 

@@ -19,6 +19,7 @@ class Projection:
     """y = x W^T + b for x [.., in]; W is the rows of `weights` one under the other, [out, in].
 
     joined: those rows in memory, [out, in], or None where only the reordered copy was kept.
+    width: in.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Projection:
         joined = weights[0] if len(weights) == 1 else torch.cat(list(weights))
         self._bias = torch.cat(list(biases)) if biases else None
         self._weight = joined
+        self.width = joined.shape[1]
         self.joined: torch.Tensor | None = joined
         if reorder and can_reorder(joined.device, joined.dtype):
             self.joined = None

@@ -63,7 +63,7 @@ class TargetModel:
         self._decoder = decoder_of(model, self.taps)
         head = model.get_output_embeddings()
         biases = [] if head.bias is None else [head.bias.detach()]
-        self._head = Projection([head.weight.detach()], biases)
+        self.head_projection = Projection([head.weight.detach()], biases)
         self.end_of_sequence = end_of_sequence_ids(model, tokenizer)
         self._groups = self.config.num_attention_heads // self.config.num_key_value_heads
         self._windows = _windows_by_kind(self.config)
@@ -103,9 +103,14 @@ class TargetModel:
         """LM head weight [V, d]."""
         return self.model.get_output_embeddings().weight
 
+    @property
+    def projections(self) -> list[Projection]:
+        """The matrix products of a forward, in order, the LM head last."""
+        return [*self._decoder.projections, self.head_projection]
+
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """What the LM head makes of final states [m, d]: logits [m, V] in the model's dtype."""
-        logits = self._head(hidden)
+        logits = self.head_projection(hidden)
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 

@@ -13,6 +13,7 @@ from eagle3_viz.drafts.draft_folder import CheckpointError
 from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights, read_eagle1
 from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of, fc_of
 from eagle3_viz.llama_block import Angles
+from eagle3_viz.projection import Projection
 from eagle3_viz.target import TargetModel
 
 
@@ -47,6 +48,12 @@ class Eagle1Draft(FeatureDraft):
     def parameters(self) -> int:
         """Trained parameters, without embedding and head of the target."""
         return sum(math.prod(shape) for shape in self.architecture.tensor_shapes().values())
+
+    @property
+    def projections(self) -> list[Projection]:
+        """fc, those of the layers, and the target's head."""
+        own = [product for block in self._blocks for product in block.projections]
+        return [self._fc, *own, self._target.head_projection]
 
     def read(self, features: torch.Tensor) -> torch.Tensor:
         """The final states [m, d] as they are."""

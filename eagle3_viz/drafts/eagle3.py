@@ -48,6 +48,17 @@ class Eagle3Draft(FeatureDraft):
         """Trained parameters, without an embedding or head that belongs to the target."""
         return sum(math.prod(shape) for shape in self.architecture.tensor_shapes().values())
 
+    @property
+    def projections(self) -> list[Projection]:
+        """fc, and those of a level."""
+        return [self._fc, *self.level_projections]
+
+    @property
+    def level_projections(self) -> list[Projection]:
+        """Those of the layers and the head: a level reads states that went through fc before."""
+        own = [product for block in self._blocks for product in block.projections]
+        return [*own, self._head]
+
     def read(self, features: torch.Tensor) -> torch.Tensor:
         """g [m, H] from taps [m, K * d]."""
         arch, x = self.architecture, features

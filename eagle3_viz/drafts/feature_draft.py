@@ -101,6 +101,16 @@ class FeatureDraft(SteppedDraft):
         self._hidden = torch.cat([self._hidden, hidden])
         return self.logits(hidden)
 
+    @property
+    @abstractmethod
+    def projections(self) -> list[Projection]:
+        """The matrix products over verified positions, in order, the head last."""
+
+    @property
+    def level_projections(self) -> list[Projection]:
+        """Those over a level of a tree."""
+        return self.projections
+
     @abstractmethod
     def read(self, features: torch.Tensor) -> torch.Tensor:
         """What the layers take as feature, [m, H], from the target's states [m, K * d]."""

@@ -1,0 +1,179 @@
+"""A token, a cycle, and the least they can take: the matrix products alone.
+
+    python -m benchmarks.bench_cpu [--tokens 48] [--rounds 2] [--csv FILE]
+
+In one process, prompt after prompt: transformers' generate with its stock attention, our
+autoregression, EAGLE-3 with recording off and with a full record, and between them the products of
+one forward and of one cycle with nothing around them ("floor"), in the order of weights that we use
+and as torch's linear does them. Decode only, without prefill. A row of the CSV is one prompt in one
+round; the table shows medians over them. Measure on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pandas as pd
+import torch
+from rich.progress import track
+from transformers import LogitsProcessorList
+
+from eagle3_viz import attention
+from eagle3_viz.chat import encode_chat
+from eagle3_viz.config import DecodeConfig, TreeShape
+from eagle3_viz.decode import decode
+from eagle3_viz.drafts.feature_draft import FeatureDraft
+from eagle3_viz.floor import Products, draft_products, forward_products, inputs_of, run_products
+from eagle3_viz.pairs import LoadedPair, load_pair
+from eagle3_viz.presets import load_presets
+from eagle3_viz.projection import Projection
+from eagle3_viz.provenance import command_line, git_commit, machine, versions
+from eagle3_viz.records import Cycle
+from eagle3_viz.target import TargetModel
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / ".work" / "bench_cpu.csv"
+SHAPE = TreeShape()
+COMMITTED = 2  # positions that a draft takes over in a cycle, rounded
+REPEATS = 5  # of a floor, every time
+
+
+def generate_ms(pair: LoadedPair, prompt: list[int], tokens: int) -> float:
+    """Milliseconds a token of transformers' greedy generate, from its second token on."""
+    model, marks = pair.target.model, []
+
+    def mark(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        marks.append(time.perf_counter())
+        return scores
+
+    model.set_attn_implementation("sdpa")
+    try:
+        model.generate(
+            torch.tensor([prompt], device=pair.target.device),
+            max_new_tokens=tokens,
+            min_new_tokens=tokens,
+            do_sample=False,
+            logits_processor=LogitsProcessorList([mark]),
+        )
+    finally:
+        model.set_attn_implementation(attention.NAME)
+    return 1e3 * (marks[-1] - marks[0]) / (len(marks) - 1)
+
+
+def cycles_of(pair: LoadedPair, prompt: list[int], config: DecodeConfig) -> dict[str, float]:
+    """Medians over the cycles of a run, in ms, and their tokens a cycle."""
+    draft = None if config.method == "ar" else pair.draft(config.method)
+    rows, last = [], time.perf_counter()
+    for record in decode(pair.target, draft, prompt, config):
+        now = time.perf_counter()
+        if isinstance(record, Cycle) and record.index:  # the first pays for the prompt's features
+            timing = record.timing
+            host = timing.tree + timing.accept + timing.commit
+            rows.append((1e3 * (now - last), host, timing.record, len(record.tokens)))
+        last = time.perf_counter()
+    frame = pd.DataFrame(rows, columns=["cycle", "host", "record", "tau"])
+    return frame.median().to_dict() | {"tau": frame.tau.mean()}
+
+
+def floor_ms(products: Products, dtype: torch.dtype) -> float:
+    """Median time of the products alone."""
+    inputs, took = inputs_of(products, dtype), []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        run_products(products, inputs)
+        took.append(time.perf_counter() - start)
+    return 1e3 * median(took)
+
+
+def plain_products(target: TargetModel) -> Products:
+    """Those of one token as torch's linear does them, with the model's own weights."""
+    linears = [m for m in target.model.modules() if isinstance(m, torch.nn.Linear)]
+    return [(Projection([m.weight.detach()], reorder=False), 1) for m in linears]
+
+
+def floors_of(pair: LoadedPair) -> dict[str, Products]:
+    """By name, the products of each floor."""
+    target, draft = pair.target, pair.draft("eagle3")
+    assert isinstance(draft, FeatureDraft)
+    of_draft = draft_products(draft, SHAPE, COMMITTED)
+    return {
+        "ar floor": forward_products(target, 1),
+        "ar floor, linear": plain_products(target),
+        "cycle floor": [*of_draft, *forward_products(target, SHAPE.total)],
+    }
+
+
+def measurements(pair: LoadedPair, prompt: list[int], tokens: int) -> dict[str, Any]:
+    """One row: everything on one prompt, one after the other."""
+    dtype, floors = pair.target.dtype, floors_of(pair)
+    row: dict[str, Any] = {"generate": generate_ms(pair, prompt, tokens)}
+    row["ar floor"] = floor_ms(floors["ar floor"], dtype)
+    ar = cycles_of(pair, prompt, DecodeConfig(method="ar", max_new_tokens=tokens, record="off"))
+    row |= {"ar": ar["cycle"], "ar host": ar["host"]}
+    row["ar floor, linear"] = floor_ms(floors["ar floor, linear"], dtype)
+    runs: dict[str, DecodeConfig] = {
+        "eagle3": DecodeConfig(shape=SHAPE, max_new_tokens=tokens, record="off"),
+        "recorded": DecodeConfig(shape=SHAPE, max_new_tokens=tokens, record="full"),
+    }
+    for name, config in runs.items():
+        run = cycles_of(pair, prompt, config)
+        row |= {name: run["cycle"], f"{name} host": run["host"], f"{name} record": run["record"]}
+        row["cycle floor"] = floor_ms(floors["cycle floor"], dtype)
+        row["tau"] = run["tau"]
+    return row
+
+
+def rows_of(pair: LoadedPair, tokens: int, rounds: int) -> Iterator[dict[str, Any]]:
+    """Every prompt in every round; what the first one does is not kept."""
+    presets = [presets[0] for presets in load_presets().values()]
+    prompts = {preset.id: encode_chat(pair.tokenizer, preset.prompt) for preset in presets}
+    measurements(pair, prompts[presets[0].id], tokens)
+    jobs = [(turn, name) for turn in range(rounds) for name in prompts]
+    for turn, name in track(jobs, "Measuring"):
+        yield {"prompt": name, "round": turn} | measurements(pair, prompts[name], tokens)
+
+
+def ratios(frame: pd.DataFrame) -> dict[str, float]:
+    """What is asked of the engine: medians of the ratios of each row."""
+    found = {
+        "generate / ar": frame.generate / frame.ar,
+        "ar / floor": frame.ar / frame["ar floor"],
+        "ar / floor of torch's linear": frame.ar / frame["ar floor, linear"],
+        "cycle / floor": frame.eagle3 / frame["cycle floor"],
+        "host % of a cycle": 100 * frame["eagle3 host"] / frame.eagle3,
+        "record % of a recorded cycle": 100 * frame["recorded record"] / frame.recorded,
+        "EAGLE-3 / ar": frame.ar * frame.tau / frame.eagle3,
+    }
+    return {name: float(values.median()) for name, values in found.items()}
+
+
+def main() -> None:
+    """Measure, print and save."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--csv", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    pair = load_pair()
+    frame = pd.DataFrame(rows_of(pair, arguments.tokens, arguments.rounds))
+    print(frame.drop(columns=["prompt", "round"]).median().round(2).to_string())
+    for name, value in ratios(frame).items():
+        print(f"{name}: {value:.2f}")
+    frame = frame.assign(
+        machine=machine(pair.target.device),
+        threads=torch.get_num_threads(),
+        dtype=str(pair.target.dtype).removeprefix("torch."),
+        versions=" ".join(f"{name}={value}" for name, value in versions().items()),
+        commit=git_commit(),
+        command=" ".join(command_line()),
+    )
+    frame.to_csv(arguments.csv, index=False)
+
+
+if __name__ == "__main__":
+    main()
