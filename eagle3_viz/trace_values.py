@@ -90,14 +90,15 @@ def check_distributions(at: Distributions) -> None:
     shares = {"children_mass", "residual_mass", "expected_acceptance"}
     of_q = {"overlap", "kl", "entropy_q"}
     for name in sorted(shares | of_q | {"entropy_p"}):
-        exists = name not in of_q or at.q is not None
-        value = np.array([getattr(at, name)])
-        _present(name, value, np.array([exists]))
+        value, exists = float(getattr(at, name)), name not in of_q or at.q is not None
+        require(exists or math.isnan(value), f"{name} has a value where none can exist")
+        require(not exists or not math.isnan(value), f"{name} is NaN where a value must exist")
         if exists and name in shares | {"overlap"}:
-            _in_range(name, value)
+            inside = -ROUNDING <= value <= 1 + ROUNDING
+            require(inside, f"{name} holds a value outside [0, 1]")
         elif exists:
-            nats = np.isfinite(value) & (value >= -ROUNDING)
-            require(nats.all(), f"{name} is negative or not finite")
+            nats = math.isfinite(value) and value >= -ROUNDING
+            require(nats, f"{name} is negative or not finite")
 
 
 def _check_top(top: Top) -> None:
