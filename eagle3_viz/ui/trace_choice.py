@@ -171,14 +171,12 @@ def _picked(key: str) -> None:
 def _write(**query: str | None) -> None:
     """Change the query parameters that are named; None removes one.
 
-    Together: the browser's history gets an entry for each time.
+    All together, for the browser's history gets an entry each time.
     """
-    params = st.query_params
-    for name in [name for name, value in query.items() if value is None and name in params]:
-        del params[name]
-    changed = {n: v for n, v in query.items() if v is not None and params.get(n) != v}
-    if changed:
-        params.update(changed)
+    now = st.query_params.to_dict()
+    wanted = {name: value for name, value in {**now, **query}.items() if value is not None}
+    if wanted != now:
+        st.query_params.from_dict(wanted)
 
 
 def _live() -> Trace | None:

@@ -136,9 +136,18 @@ def test_scrubbing_picking_and_zooming_agree_with_the_record_and_the_address(
     assert shown.inspector.text_content() == told  # the click that ends a drag chooses nothing
     cycle = Tab(page).key("trace_cycle").locator("input")
     expect(cycle).to_have_value("4")
+    visited = page.evaluate("history.length")
     cycle.fill("9")
     cycle.press("Enter")
     expect(shown.slider).to_have_attribute("aria-valuenow", "9")
+    expect(page).to_have_url(re.compile(r"cycle=9$"))
+    assert page.evaluate("history.length") == visited + 1
+    page.go_back()
+    expect(shown.slider).to_have_attribute("aria-valuenow", "4")
+    expect(shown.inspector).to_contain_text(node_sentence(trace, 3, 1))
+    page.go_forward()
+    expect(shown.slider).to_have_attribute("aria-valuenow", "9")
+    expect(page.get_by_role("link", name="Library", exact=True)).to_be_visible()
 
 
 def drag(page: Page, element: Locator, dx: float, dy: float) -> None:
