@@ -16,11 +16,13 @@ from torch.nn.functional import embedding
 from transformers.cache_utils import Cache
 
 from eagle3_viz.attention import attend
+from eagle3_viz.kv_cache import TreeCache
 from eagle3_viz.llama_block import LlamaBlock, turning
 from eagle3_viz.projection import LARGEST_COPY, Projection
 from eagle3_viz.rms_norm import RmsNorm
 from eagle3_viz.taps import Taps, watch
 
+NORM = "input_layernorm"
 FUSED_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 Masks = Mapping[str, torch.Tensor | None] | torch.Tensor | None
 
@@ -115,12 +117,17 @@ class FusedDecoder:
         stream = embedding(ids, self._embedding)
         cos, sin = self._rotary(stream, positions)
         angles = turning(cos[:, None], sin[:, None])
+        first = cache.extend(ids.shape[1]) if isinstance(cache, TreeCache) else 0
         for index, (block, kind) in enumerate(zip(self.blocks, self._kinds, strict=True)):
             self._taps.note(index, stream)
-            q, k, v = block.heads(stream, angles, "input_layernorm")
+            mask = masks[kind] if isinstance(masks, Mapping) else masks
+            if isinstance(cache, TreeCache):
+                own = cache.of_layer(index)
+                stream = block.cached(stream, stream, angles, mask, own, first, NORM, self._scale)
+                continue
+            q, k, v = block.heads(stream, angles, NORM)
             if cache is not None:
                 k, v = cache.update(k, v, index)
-            mask = masks[kind] if isinstance(masks, Mapping) else masks
             stream = block.rest(stream, attend(q, k, v, mask, self._scale))
         self._taps.note(len(self.blocks), stream)
         final = self._norm(stream)

@@ -97,6 +97,23 @@ class TreeCache(Cache):
                 self._tree_layers[index].values = buffer[row, 1]
         self.capacity = capacity
 
+    def extend(self, tokens: int) -> int:
+        """Make room for `tokens` behind everything fed; returns where they begin.
+
+        Whoever calls this writes their keys and values into `of_layer`, for every layer.
+        """
+        first = self._tree_layers[0].length
+        self.reserve(first + tokens)
+        for layer in self._tree_layers:
+            layer.length = first + tokens
+        return first
+
+    def of_layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of a layer, each [1, heads, capacity, head_dim]."""
+        layer = self._tree_layers[index]
+        assert layer.keys is not None and layer.values is not None
+        return layer.keys, layer.values
+
     def keep(self, path: Sequence[int]) -> None:
         """Commit the appended tokens at offsets `path` (rising, after the committed ones)."""
         if list(path) != list(range(len(path))):

@@ -6,15 +6,14 @@ Python. In a one-token step transformers' own layers spend a third of the time b
 what is saved here is saved for autoregression and for verification alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch.nn.functional import silu
 
-from eagle3_viz.projection import Projection, product
+from eagle3_viz.attention import grouped_attention
+from eagle3_viz.projection import Projection, Weight, product
 from eagle3_viz.rms_norm import RmsNorm, normed
 from eagle3_viz.scripted import fastest
 
@@ -35,8 +34,27 @@ class Sizes(Protocol):
     def rms_norm_eps(self) -> float: ...
 
 
+class Layer(NamedTuple):
+    """Everything of a layer that its operations read. Norms are twice their weight in a row.
+
+    TorchScript reads the annotations: in this file they are not postponed.
+    """
+
+    qkv: Weight
+    output: Weight
+    gate_up: Weight
+    down: Weight
+    q_norm: torch.Tensor | None
+    k_norm: torch.Tensor | None
+    post_norm: torch.Tensor
+    eps: float
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+
 class LlamaBlock:
-    """One layer's parts before and after attention. Leading axes of a row may be any.
+    """One layer, whole over a cache, or its parts before and after attention.
 
     tensors: the layer's weights by their names within it. Biases, and the norms of queries and
     keys (Qwen3), are used where they are. reorder: as `Projection` takes it.
@@ -45,104 +63,115 @@ class LlamaBlock:
     def __init__(
         self, sizes: Sizes, tensors: Mapping[str, torch.Tensor], *, reorder: bool = True
     ) -> None:
-        self._sizes = sizes.num_heads, sizes.num_kv_heads, sizes.head_dim
         self.norms = norms_of(tensors, sizes.rms_norm_eps)
         self.qkv = _projection(tensors, [f"self_attn.{kind}_proj" for kind in "qkv"], reorder)
         self.output = _projection(tensors, ["self_attn.o_proj"], reorder)
         self.gate_up = _projection(tensors, ["mlp.gate_proj", "mlp.up_proj"], reorder)
         self.down = _projection(tensors, ["mlp.down_proj"], reorder)
-        of_heads = [self.norms.get(f"self_attn.{kind}_norm") for kind in "qk"]
-        self._q_norm, self._k_norm = (None if norm is None else norm.twice for norm in of_heads)
-        self._eps = sizes.rms_norm_eps
+        self._layer = Layer(
+            qkv=self.qkv.weight,
+            output=self.output.weight,
+            gate_up=self.gate_up.weight,
+            down=self.down.weight,
+            q_norm=self._twice("self_attn.q_norm"),
+            k_norm=self._twice("self_attn.k_norm"),
+            post_norm=self.norms["post_attention_layernorm"].twice,
+            eps=sizes.rms_norm_eps,
+            num_heads=sizes.num_heads,
+            num_kv_heads=sizes.num_kv_heads,
+            head_dim=sizes.head_dim,
+        )
 
     @property
-    def projections(self) -> tuple[Projection, ...]:
+    def projections(self) -> tuple[Projection, Projection, Projection, Projection]:
         """Its matrix products, in order."""
         return self.qkv, self.output, self.gate_up, self.down
+
+    def cached(
+        self,
+        stream: torch.Tensor,  # [1, m, W]
+        inputs: torch.Tensor,  # [1, m, width], what attention reads
+        angles: Angles,  # in a shape that fits [1, heads, m, hd]
+        mask: torch.Tensor | None,  # of `additive_mask`, None: causal or m = 1
+        cache: tuple[torch.Tensor, torch.Tensor],  # keys and values [1, KV, capacity, hd]
+        first: int,
+        norm: str = "",
+        scale: float | None = None,
+    ) -> torch.Tensor:
+        """The stream behind the layer, with attention to everything in a cache and these rows.
+
+        Their keys and values are written at `first` onwards. norm: the name of the norm that the
+        inputs still have to pass, if any.
+        """
+        run = fastest(_cached, stream)
+        return run(
+            self._layer, stream, inputs, self._twice(norm), *angles, mask, *cache, first, scale
+        )
 
     def heads(self, inputs: torch.Tensor, angles: Angles, norm: str = "") -> Heads:
         """Queries [.., H, m, hd] and keys [.., KV, m, hd], turned, and values, of rows [.., m, W].
 
-        angles: of `turning`, in a shape that fits [.., heads, m, hd]. norm: the name of the norm
-        that the rows still have to pass, if any.
+        angles and norm: as in `cached`.
         """
-        twice = self.norms[norm].twice if norm else None
-        run = fastest(_heads, inputs)
-        q, k, v = run(
-            inputs,
-            twice,
-            *self.qkv.parts,
-            self._q_norm,
-            self._k_norm,
-            self._eps,
-            *angles,
-            *self._sizes,
-        )
-        return q, k, v
+        return fastest(_heads, inputs)(self._layer, inputs, self._twice(norm), *angles)
 
     def rest(self, stream: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """The stream [.., m, W] behind the layer, from the one before and heads [.., H, m, hd]."""
-        norm = self.norms["post_attention_layernorm"]
-        run = fastest(_rest, stream)
-        return run(
-            stream,
-            attended,
-            *self.output.parts,
-            norm.twice,
-            norm.eps,
-            *self.gate_up.parts,
-            *self.down.parts,
-        )
+        return fastest(_rest, stream)(self._layer, stream, attended)
+
+    def _twice(self, norm: str) -> torch.Tensor | None:
+        return self.norms[norm].twice if norm in self.norms else None
 
 
 def _heads(
+    layer: Layer,
     inputs: torch.Tensor,
     norm: torch.Tensor | None,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    reordered: bool,
-    q_norm: torch.Tensor | None,
-    k_norm: torch.Tensor | None,
-    eps: float,
     cos: torch.Tensor,
     sin: torch.Tensor,
-    num_heads: int,
-    num_kv_heads: int,
-    head_dim: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     if norm is not None:
-        inputs = normed(inputs, norm, eps)
-    joined = product(inputs, weight, bias, reordered)
-    rows = joined.unflatten(-1, [-1, head_dim]).transpose(-3, -2)
-    q, k, v = rows.split_with_sizes([num_heads, num_kv_heads, num_kv_heads], -3)
+        inputs = normed(inputs, norm, layer.eps)
+    rows = product(inputs, layer.qkv).unflatten(-1, [-1, layer.head_dim]).transpose(-3, -2)
+    q_norm, k_norm = layer.q_norm, layer.k_norm
     if q_norm is not None and k_norm is not None:
-        q, k = normed(q, q_norm, eps), normed(k, k_norm, eps)
+        sizes = [layer.num_heads, layer.num_kv_heads, layer.num_kv_heads]
+        q, k, v = rows.split_with_sizes(sizes, -3)
+        q, k = normed(q, q_norm, layer.eps), normed(k, k_norm, layer.eps)
         return rotate(q, cos, sin), rotate(k, cos, sin), v
-    turned = rotate(rows.narrow(-3, 0, num_heads + num_kv_heads), cos, sin)
-    q, k = turned.split_with_sizes([num_heads, num_kv_heads], -3)
-    return q, k, v
+    both = layer.num_heads + layer.num_kv_heads
+    q, k = rotate(rows.narrow(-3, 0, both), cos, sin).split_with_sizes(
+        [layer.num_heads, layer.num_kv_heads], -3
+    )
+    return q, k, rows.narrow(-3, both, layer.num_kv_heads)
 
 
-def _rest(
+def _rest(layer: Layer, stream: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+    stream = stream + product(attended.transpose(-3, -2).flatten(-2), layer.output)
+    inputs = normed(stream, layer.post_norm, layer.eps)
+    gate, up = product(inputs, layer.gate_up).chunk(2, -1)
+    return stream + product(silu(gate) * up, layer.down)
+
+
+def _cached(
+    layer: Layer,
     stream: torch.Tensor,
-    attended: torch.Tensor,
-    output: torch.Tensor,
-    output_bias: torch.Tensor | None,
-    output_reordered: bool,
-    norm: torch.Tensor,
-    eps: float,
-    gate_up: torch.Tensor,
-    gate_up_bias: torch.Tensor | None,
-    gate_up_reordered: bool,
-    down: torch.Tensor,
-    down_bias: torch.Tensor | None,
-    down_reordered: bool,
+    inputs: torch.Tensor,
+    norm: torch.Tensor | None,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    mask: torch.Tensor | None,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    first: int,
+    scale: float | None,
 ) -> torch.Tensor:
-    rows = attended.transpose(-3, -2).flatten(-2)
-    stream = stream + product(rows, output, output_bias, output_reordered)
-    inputs = normed(stream, norm, eps)
-    gate, up = product(inputs, gate_up, gate_up_bias, gate_up_reordered).chunk(2, -1)
-    return stream + product(silu(gate) * up, down, down_bias, down_reordered)
+    q, k, v = _heads(layer, inputs, norm, cos, sin)
+    count = q.shape[-2]
+    keys.narrow(-2, first, count).copy_(k)
+    values.narrow(-2, first, count).copy_(v)
+    keys, values = keys.narrow(-2, 0, first + count), values.narrow(-2, 0, first + count)
+    return _rest(layer, stream, grouped_attention(q, keys, values, mask, scale))
 
 
 def turning(cos: torch.Tensor, sin: torch.Tensor) -> Angles:

@@ -5,14 +5,24 @@ or works around it, in every call; done once, a product of one or a few rows tak
 (docs/results). A model of ours decodes from such a copy, autoregression and verification alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch.nn.functional import linear
 
 LARGEST_COPY = 1 << 30  # bytes; above it a second copy of a model's weights may not fit
+
+
+class Weight(NamedTuple):
+    """matrix [out, in], or its reordered copy; bias [out].
+
+    TorchScript reads the annotations: in this file they are not postponed.
+    """
+
+    matrix: torch.Tensor
+    bias: torch.Tensor | None
+    reordered: bool
 
 
 class Projection:
@@ -30,32 +40,26 @@ class Projection:
         reorder: bool = True,
     ) -> None:
         joined = weights[0] if len(weights) == 1 else torch.cat(list(weights))
-        self._bias = torch.cat(list(biases)) if biases else None
-        self._weight = joined
+        bias = torch.cat(list(biases)) if biases else None
+        reordered = reorder and can_reorder(joined.device, joined.dtype)
+        matrix = torch.ops.mkldnn._reorder_linear_weight(joined) if reordered else joined
+        self.weight = Weight(matrix, bias, reordered)
+        self.joined = None if reordered else joined
         self.width = joined.shape[1]
-        self.joined: torch.Tensor | None = joined
-        if reorder and can_reorder(joined.device, joined.dtype):
-            self.joined = None
-            self._weight = torch.ops.mkldnn._reorder_linear_weight(joined)
-
-    @property
-    def parts(self) -> tuple[torch.Tensor, torch.Tensor | None, bool]:
-        """What `product` takes: weight, bias, and whether the weight is a reordered copy."""
-        return self._weight, self._bias, self.joined is None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[.., out]"""
-        return product(x, *self.parts)
+        return product(x, self.weight)
 
 
-def product(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, reordered: bool
-) -> torch.Tensor:
-    """x W^T + b, with the parts of a `Projection`."""
-    if reordered:
-        out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+def product(x: torch.Tensor, weight: Weight) -> torch.Tensor:
+    """x W^T + b."""
+    if weight.reordered:
+        out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
+            x, weight.matrix, weight.bias, "none", [], ""
+        )
         return out
-    return linear(x, weight, bias)
+    return linear(x, weight.matrix, weight.bias)
 
 
 def can_reorder(device: torch.device, dtype: torch.dtype) -> bool:

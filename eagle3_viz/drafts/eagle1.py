@@ -70,11 +70,11 @@ class Eagle1Draft(FeatureDraft):
     ) -> torch.Tensor:
         """The predicted final states [m, d]; as `FeatureDraft.forward`."""
         joined = torch.cat([embedding(ids, self._embedding), stream], dim=-1)
-        x = self._fc(joined)
+        x = self._fc(joined)[None]
         for index, (block, own) in enumerate(zip(self._blocks, cache, strict=True)):
-            inputs = block.norms["input_layernorm"](x) if index else x
-            x = block.rest(x, self.attend(block, inputs, angles, mask, own, first))
-        return x
+            norm = "input_layernorm" if index else ""
+            x = block.cached(x, x, angles, mask, (own[0], own[1]), first, norm)
+        return x[0]
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [m, V], float32, of predicted states [m, d]."""

@@ -80,19 +80,18 @@ class Eagle3Draft(FeatureDraft):
         first: int,
     ) -> torch.Tensor:
         """Output of the last layer before the final norm [m, H]; as `FeatureDraft.forward`."""
-        arch, g, x = self.architecture, stream, embedding(ids, self._embedding)
+        arch, g, x = self.architecture, stream[None], embedding(ids, self._embedding)[None]
         for index, (block, own) in enumerate(zip(self._blocks, cache, strict=True)):
+            residual, inputs, norm = g, g, "input_layernorm"
             if index == 0:
                 normed = block.norms["hidden_norm"](g)
                 residual = normed if arch.norm_before_residual else g
-                inputs = torch.cat([block.norms["input_layernorm"](x), normed], dim=-1)
-            else:
-                residual, inputs = g, block.norms["input_layernorm"](g)
-            g = block.rest(residual, self.attend(block, inputs, angles, mask, own, first))
+                inputs, norm = torch.cat([block.norms[norm](x), normed], dim=-1), ""
+            g = block.cached(residual, inputs, angles, mask, (own[0], own[1]), first, norm)
         if arch.norm_output:
             # Feedback and head both read the normed state: the head's own norm is this one.
-            return self._norms["norm"](g)
-        return g
+            return self._norms["norm"](g)[0]
+        return g[0]
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [m, DV], float32, of outputs [m, H]."""

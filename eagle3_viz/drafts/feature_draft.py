@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from eagle3_viz.attention import additive_mask, grouped_attention
+from eagle3_viz.attention import additive_mask
 from eagle3_viz.config import Method
 from eagle3_viz.drafts.fed_tree import FedTree
 from eagle3_viz.drafts.rope import Architecture, Rope
@@ -130,23 +130,6 @@ class FeatureDraft(SteppedDraft):
     @abstractmethod
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [m, DV], float32, of outputs [m, H]."""
-
-    def attend(
-        self,
-        block: LlamaBlock,
-        inputs: torch.Tensor,  # [m, width]
-        angles: Angles,
-        mask: torch.Tensor | None,
-        cache: torch.Tensor,  # [2, 1, KV, capacity, hd]
-        first: int,
-    ) -> torch.Tensor:
-        """Attention of m rows, [H, m, hd]; their keys and values are written at `first` onwards."""
-        q, k, v = block.heads(inputs, angles)
-        end = first + len(inputs)
-        cache[0, 0, :, first:end] = k
-        cache[1, 0, :, first:end] = v
-        keys, values = cache[:, :, :, :end]
-        return grouped_attention(q[None], keys, values, mask)[0]
 
     def _windowed(
         self, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor
