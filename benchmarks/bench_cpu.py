@@ -32,7 +32,7 @@ from eagle3_viz.floor import Products, draft_products, forward_products, inputs_
 from eagle3_viz.pairs import LoadedPair, load_pair
 from eagle3_viz.presets import load_presets
 from eagle3_viz.projection import Projection
-from eagle3_viz.provenance import command_line, git_commit, machine, versions
+from eagle3_viz.provenance import measured_on
 from eagle3_viz.records import Cycle
 from eagle3_viz.target import TargetModel
 
@@ -165,12 +165,7 @@ def main() -> None:
     for name, value in ratios(frame).items():
         print(f"{name}: {value:.2f}")
     frame = frame.assign(
-        machine=machine(pair.target.device),
-        threads=torch.get_num_threads(),
-        dtype=str(pair.target.dtype).removeprefix("torch."),
-        versions=" ".join(f"{name}={value}" for name, value in versions().items()),
-        commit=git_commit(),
-        command=" ".join(command_line()),
+        dtype=str(pair.target.dtype).removeprefix("torch."), **measured_on(pair.target.device)
     )
     frame.to_csv(arguments.csv, index=False)
 

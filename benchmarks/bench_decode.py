@@ -30,7 +30,7 @@ from eagle3_viz.decode import decode
 from eagle3_viz.metrics import has_loop
 from eagle3_viz.pairs import LoadedPair, load_pair
 from eagle3_viz.presets import load_presets
-from eagle3_viz.provenance import command_line, git_commit, machine, versions
+from eagle3_viz.provenance import machine, measured_on
 from eagle3_viz.records import Cycle, Prefill
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -171,13 +171,9 @@ def honest_baseline(frame: pd.DataFrame) -> float:
 def save(frame: pd.DataFrame, pair: LoadedPair, path: Path) -> None:
     """Write the CSV atomically, every row with what it needs to be repeated."""
     frame = frame.assign(
-        machine=machine(pair.target.device),
-        threads=torch.get_num_threads(),
         dtype=str(pair.target.dtype).removeprefix("torch."),
         pair=pair.name,
-        versions=" ".join(f"{name}={value}" for name, value in versions().items()),
-        commit=git_commit(),
-        command=" ".join(command_line()),
+        **measured_on(pair.target.device),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".part")

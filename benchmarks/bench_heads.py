@@ -27,7 +27,7 @@ from eagle3_viz.drafts.feature_draft import FeatureDraft
 from eagle3_viz.drafts.independent import IndependentDraft
 from eagle3_viz.pairs import LoadedPair, load_pair
 from eagle3_viz.presets import load_presets
-from eagle3_viz.provenance import command_line, git_commit, machine, versions
+from eagle3_viz.provenance import measured_on
 from eagle3_viz.records import Cycle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,13 +113,7 @@ def main() -> None:
     )
     found = found.assign(head_share=found.head_ms / found.draft_ms).round(3).reset_index()
     print(found.to_string(index=False))
-    about = {
-        "machine": machine(pair.target.device),
-        "pair": pair.name,
-        "commit": git_commit(),
-        "command": " ".join(command_line()),
-        **versions(),
-    }
+    about = {"pair": pair.name, **measured_on(pair.target.device)}
     arguments.csv.parent.mkdir(parents=True, exist_ok=True)
     found.assign(**about).to_csv(arguments.csv, index=False)
     print(f"written to {arguments.csv}")

@@ -12,7 +12,6 @@ The row goes to a CSV with machine, versions and command. Measure on a quiet mac
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 import tempfile
 import time
@@ -25,7 +24,7 @@ import torch
 from accelerate import Accelerator
 
 from eagle3_viz.pairs import load_pair
-from eagle3_viz.provenance import command_line, git_commit, versions
+from eagle3_viz.provenance import measured_on
 from eagle3_viz.training.checkpoint import Progress
 from eagle3_viz.training.eagle3_objective import FC, HEAD, Eagle3Objective, fresh_eagle3
 from eagle3_viz.training.eagle3_product import architecture_for
@@ -151,12 +150,7 @@ def measure(arguments: argparse.Namespace, accelerator: Accelerator) -> None:
 
 def save(row: dict[str, object], path: Path) -> None:
     """Add the row to the CSV, with what it was measured on."""
-    about = {
-        "machine": f"{platform.machine()}, {cores()} cores",
-        "commit": git_commit(),
-        "command": command_line(),
-        **versions(),
-    }
+    about = measured_on(torch.device("cpu"))
     table = pd.DataFrame([row | about])
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():

@@ -69,3 +69,17 @@ def machine(device: torch.device) -> str:
     import torch
 
     return f"{torch.cuda.get_device_name(device)}; {cpu}"
+
+
+def measured_on(device: torch.device) -> dict[str, str]:
+    """What a table of results says about itself, as columns: where, with what, and by which
+    command."""
+    import torch
+
+    return {
+        "machine": machine(device),
+        "threads": str(torch.get_num_threads()),
+        "versions": " ".join(f"{name}={found}" for name, found in versions().items()),
+        "commit": git_commit(),
+        "command": " ".join(command_line()),
+    }

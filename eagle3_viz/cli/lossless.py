@@ -34,6 +34,7 @@ from eagle3_viz.lossless.sampling_test import (
 from eagle3_viz.pairs import LoadedPair, PairError
 from eagle3_viz.plain_text import one_line
 from eagle3_viz.presets import in_turn
+from eagle3_viz.provenance import measured_on
 from eagle3_viz.suite.plan import settings_of
 from eagle3_viz.training.data import Progress
 
@@ -63,6 +64,11 @@ class _Report:
     table: pd.DataFrame
     sound: bool
 
+    def save(self, csv: Path, pair: LoadedPair) -> None:
+        """The rows, each with what they were measured on."""
+        about = {"pair": pair.name, **measured_on(pair.target.device)}
+        write_atomically(csv, self.table.assign(**about).to_csv(index=False).encode())
+
 
 def lossless(args: argparse.Namespace) -> int:
     """Run the check that the options name; returns the exit status."""
@@ -85,7 +91,7 @@ def sampling(args: argparse.Namespace) -> int:
     kept = args.csv and KeptTallies(kept_beside(args.csv), _about(pair, prefix, args.draws))
     steps = run_cases(pair, prefix, to_test, args.draws, kept)
     finished = _follow("Draws", steps, lambda step: results.extend(filter(None, [step.result])))
-    status = _tell(_sampling_report(results), args.csv, finished) if results else INTERRUPTED
+    status = _tell(_sampling_report(results), args.csv, pair, finished) if results else INTERRUPTED
     if kept is not None and finished:
         kept.path.unlink()
     elif kept is not None:
@@ -159,7 +165,7 @@ def greedy(args: argparse.Namespace) -> int:
         finished = _follow(dtype, steps, lambda step: runs.extend(filter(None, [step.run])))
         if not finished:
             break
-    return _tell(_greedy_report(runs), args.csv, finished) if runs else INTERRUPTED
+    return _tell(_greedy_report(runs), args.csv, pair, finished) if runs else INTERRUPTED
 
 
 def asked_settings(args: argparse.Namespace, methods: Sequence[Method]) -> dict[str, DecodeConfig]:
@@ -193,11 +199,11 @@ def _follow(stage: str, steps: Iterator[S], keep: Callable[[S], None]) -> bool:
     return True
 
 
-def _tell(found: _Report, csv: Path | None, finished: bool) -> int:
+def _tell(found: _Report, csv: Path | None, pair: LoadedPair, finished: bool) -> int:
     """Print what was found and write the rows; returns the exit status."""
     print(*aligned_columns(found.cells), "", *map(one_line, found.words), sep="\n")
     if csv is not None:
-        write_atomically(csv, found.table.to_csv(index=False).encode())
+        found.save(csv, pair)
         print(one_line(f"Written: {csv}"))
     if not finished:
         print("Interrupted: the above is what was finished.", file=sys.stderr)
