@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +33,14 @@ def run_to_the_end(page: Page) -> None:
     """Run what the Live page opens with, and look at a cycle that accepted much."""
     page.locator(".st-key-live_run button:enabled").click()
     page.locator(".st-key-live_download").wait_for(timeout=180_000)
-    page.locator(".st-key-live_view").get_by_role("slider", name="Cycle").press("Home")
+    cycle = page.locator(".st-key-live_cycle input")
+    cycle.fill("3")
+    cycle.press("Enter")
+
+
+def await_list(page: Page) -> None:
+    """The list of the library is a canvas."""
+    page.locator("[data-testid='stDataFrame'] canvas").first.wait_for()
 
 
 def await_charts(page: Page) -> None:
@@ -55,7 +61,7 @@ SHOTS = {
     "trace": Shot("trace?trace=shipped-eagle3-chat&cycle=5", await_component),
     "acceptance": Shot("acceptance?trace=shipped-eagle3-creative", await_charts),
     "lossless": Shot("lossless", await_charts),
-    "library": Shot("library", lambda page: page.get_by_text("EAGLE-3, code").first.wait_for()),
+    "library": Shot("library", await_list),
 }
 
 
@@ -70,6 +76,8 @@ def opened(browser: Browser, url: str, shot: Shot, theme: str, size: tuple[int, 
     page.goto(f"{url}/{shot.address}")
     shot.ready(page)
     expect(page.locator("[data-test-script-state='notRunning']")).to_be_attached(timeout=60_000)
+    page.mouse.move(0, 0)  # nothing is hovered or focused in a picture
+    page.locator(":focus").evaluate_all("(all) => all.forEach((element) => element.blur())")
     page.wait_for_timeout(SETTLED)
     return page
 
@@ -92,11 +100,8 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     size = arguments.width, arguments.height
-    with (
-        tempfile.TemporaryDirectory() as library,
-        sync_playwright() as playwright,
-    ):
-        os.environ["EAGLE3_VIZ_LIBRARY"] = library
+    os.environ["EAGLE3_VIZ_LIBRARY"] = "my-traces"  # not there: pictures show what ships
+    with sync_playwright() as playwright:
         browser = chromium(playwright)
         with served() as server:
             for name in arguments.pages:

@@ -56,14 +56,14 @@ def outputs_figure(
     """
     colours, labels = palette(mode), [literal(token) for token in tokens]
     rows = -(-len(outcomes) // COLUMNS)
-    figure = framed([], title="", x="", y="", colours=colours, height=rows * ROW_HEIGHT + 50)
+    figure = framed([], title="", x="", y="", colours=colours, height=rows * ROW_HEIGHT + 68)
     figure.set_subplots(
         rows=rows,
         cols=COLUMNS,
         shared_yaxes="all",
         subplot_titles=[_heading(outcome) for outcome in outcomes],
         horizontal_spacing=0.03,
-        vertical_spacing=0.2,
+        vertical_spacing=0.26,
     )
     for panel, outcome in enumerate(outcomes):
         row, column = divmod(panel, COLUMNS)
@@ -75,14 +75,14 @@ def outputs_figure(
     figure.update_layout(
         barmode="stack",
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": -0.08, "yanchor": "top"},
-        margin={"t": 26, "b": 54},
+        margin={"t": 44, "b": 54},
     )
     return figure
 
 
 def _heading(outcome: NodeOutcome) -> str:
-    sign = "= p" if outcome.error < EXACT else f"≠ p, by up to {outcome.error:.3f}"
-    return f"<b>{outcome.rule}</b> {sign}"
+    sign = "= p" if outcome.error < EXACT else f"≠ p, up to {outcome.error:.3f}"
+    return f"<b>{outcome.rule}</b><br>{sign}"  # two lines: panels are narrow on a phone
 
 
 def _panel(

@@ -12,7 +12,6 @@ from eagle3_viz.analysis.lengths import tau_estimate
 from eagle3_viz.trace import Trace
 from eagle3_viz.wording import counted
 
-WIDTH = 262  # px; four stand beside each other at 1280
 ABOUT = (
     "Intervals are 95 %. Those of shares are Wilson's; that of tau is a bootstrap over the cycles "
     "of this run. All are of one prompt: they say nothing about others."
@@ -23,7 +22,7 @@ def draw(trace: Trace) -> None:
     """Four numbers in a row that wraps, and what their intervals are."""
     with st.container(horizontal=True, key="acceptance_headline"):
         for title, number, detail in headline(trace):
-            with st.container(border=True, width=WIDTH, gap=None):
+            with st.container(border=True, gap=None):
                 st.metric(title, number)
                 st.caption(detail)
     st.caption(ABOUT)

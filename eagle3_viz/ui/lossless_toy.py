@@ -72,7 +72,7 @@ PRESETS = {
 @st.fragment
 def draw() -> None:
     """The whole section. Raises nothing: a distribution without mass is said to be one."""
-    st.subheader("One node, worked out exactly")
+    st.header("One node, worked out exactly", anchor=False)
     st.caption(INTRODUCTION)
     _preset_control()
     rule = _rule_control()
