@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
@@ -40,48 +42,82 @@ def observe_distributions(
     draft: Draft | None,
 ) -> tuple[Distributions, ...]:
     """One entry per visited node, root first."""
-    ids = None if draft is None else draft.target_ids
+    path = list(decision.verdict.path)
+    log_p = log_p[path]
+    p_raw = log_p.exp()
+    entropies = (-(p_raw * log_p).sum(-1)).tolist()
+    compared = {} if draft is None else _compared(tree, path, log_p, p_raw, draft.target_ids)
     return tuple(
-        _at_node(config, tree, node, log_p[node], decision, ids) for node in decision.verdict.path
+        _at_node(config, tree, node, row, head, entropy, compared.get(node, NO_Q), decision)
+        for node, row, head, entropy in zip(path, p_raw, _tops(p_raw), entropies, strict=True)
     )
+
+
+@dataclass(frozen=True)
+class _OfDraft:
+    """q after a node, and p_raw against it; NaN where the draft has no q there."""
+
+    q: Top | None = None
+    overlap: float = float("nan")
+    kl: float = float("nan")
+    entropy: float = float("nan")
+
+
+NO_Q = _OfDraft()
+
+
+def _compared(
+    tree: DraftTree,
+    path: list[int],
+    log_p: torch.Tensor,  # [m, V], log p_raw of the nodes on the path
+    p_raw: torch.Tensor,  # [m, V]
+    ids: torch.Tensor,  # int64 [DV], target ids of the draft's tokens
+) -> dict[int, _OfDraft]:
+    """What the draft said after each node that it expanded."""
+    rows = {
+        place: row for place, node in enumerate(path) if (row := q_row_of(tree, node)) is not None
+    }
+    if not rows:
+        return {}
+    places, log_q = list(rows), torch.stack(list(rows.values()))
+    q = log_q.exp()
+    p, log_p = p_raw[places][:, ids], log_p[places][:, ids]
+    negentropy = torch.xlogy(q, q).sum(-1)
+    overlap, kl = torch.minimum(p, q).sum(-1), negentropy - (q * log_p).sum(-1)
+    scalars = torch.stack([overlap, kl, -negentropy], dim=-1).tolist()
+    return {
+        path[place]: _OfDraft(top, *of_row)
+        for place, top, of_row in zip(places, _tops(q, ids), scalars, strict=True)
+    }
 
 
 def _at_node(
     config: DecodeConfig,
     tree: DraftTree,
     node: int,
-    log_p: torch.Tensor,  # [V]
+    p_raw: torch.Tensor,  # [V]
+    head: Top,
+    entropy: float,
+    of_draft: _OfDraft,
     decision: Decision,
-    ids: torch.Tensor | None,  # [DV], target ids of the draft's tokens
 ) -> Distributions:
-    p_raw = log_p.exp()
-    children = (tree.parent == node).nonzero()[:, 0]
-    child_tokens = tree.token[children]
-    log_q = q_row_of(tree, node)
+    child_tokens = tree.token[(tree.parent == node).nonzero()[:, 0]]
     best = None if decision.best is None else int(decision.best[node])
     p = None if decision.p is None else decision.p[node]
     place = None if decision.q is None else place_of(tree, node)
     q_drawn = None if decision.q is None or place is None else decision.q[place]
     residual, residual_mass, expected = _rule(config.rule, child_tokens, best, p, q_drawn)
-    overlap = kl = entropy_q = float("nan")
-    q_top = None
-    if log_q is not None and ids is not None:
-        q_here = log_q.exp()
-        q_top = _top(q_here, ids)
-        overlap = float(torch.minimum(p_raw[ids], q_here).sum())
-        kl = float(torch.xlogy(q_here, q_here).sum() - (q_here * log_p[ids]).sum())
-        entropy_q = float(-torch.xlogy(q_here, q_here).sum())
     return Distributions(
         node=node,
-        p_raw=_top(p_raw),
+        p_raw=head,
         p=_warped_top(config, best, p),
-        q=q_top,
+        q=of_draft.q,
         residual=residual,
-        overlap=overlap,
+        overlap=of_draft.overlap,
         children_mass=float(p_raw[child_tokens].sum()),
-        kl=kl,
-        entropy_p=float(-(p_raw * log_p).sum()),
-        entropy_q=entropy_q,
+        kl=of_draft.kl,
+        entropy_p=entropy,
+        entropy_q=of_draft.entropy,
         residual_mass=residual_mass,
         expected_acceptance=expected,
     )
@@ -129,11 +165,21 @@ def _normalized_top(weights: torch.Tensor) -> Top | None:
     return _top(weights / total) if float(total) > 0 else None
 
 
-def _top(probabilities: torch.Tensor, ids: torch.Tensor | None = None) -> Top:
-    """The HEAD most likely tokens of a distribution; zero-probability tokens are left out."""
-    values, places = probabilities.topk(min(HEAD, len(probabilities)))
-    tokens = places if ids is None else ids[places]
-    listed = values > 0
-    values, tokens = values[listed], tokens[listed]
-    tail = max(0.0, float(1.0 - values.double().sum()))
-    return Top(tokens.int().cpu().numpy(), values.float().cpu().numpy(), tail)
+def _top(probabilities: torch.Tensor) -> Top:
+    """The head of one distribution [V]."""
+    return _tops(probabilities[None])[0]
+
+
+def _tops(rows: torch.Tensor, ids: torch.Tensor | None = None) -> list[Top]:
+    """The HEAD most likely tokens of distributions [m, V]; those of no probability are left out.
+
+    ids: int64 [V], what the columns are called.
+    """
+    values, places = rows.topk(min(HEAD, rows.shape[-1]), dim=-1)
+    tokens = (places if ids is None else ids[places]).int().cpu().numpy()
+    tails = (1.0 - values.double().sum(-1)).clamp(min=0.0).tolist()
+    shares = values.float().cpu().numpy()
+    return [
+        Top(token[share > 0], share[share > 0], tail)
+        for token, share, tail in zip(tokens, shares, tails, strict=True)
+    ]
