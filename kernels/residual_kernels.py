@@ -110,7 +110,7 @@ def _after_refusals(
     return p, q
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rank"])  # one binary for all rounds
 def refuse_children(
     target: Target,
     tree: Tree,

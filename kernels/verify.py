@@ -2,7 +2,8 @@
 
 What a verification decides stands in `VerifyBuffers.result`, which the host reads once a cycle
 (`read_walk`). Under Triton nothing here waits for the device or allocates: a CUDA graph can
-replay it. No [T, V] table of probabilities is stored.
+replay it, and neither p nor q is stored for all nodes. PyTorch looks at the rows that the walk
+comes to.
 
 A tree of fewer than T nodes is filled up behind its last one with nodes of parent -1, whose tokens
 and logits do not matter: they are never tested.
@@ -14,7 +15,33 @@ import torch
 
 from kernels import implementation
 from kernels.verify_buffers import Proposal, VerifyBuffers
-from kernels.verify_torch import verify_greedy_torch, verify_sample_torch, verify_topk_torch
+from kernels.verify_torch import (
+    score_nodes_torch,
+    verify_greedy_torch,
+    verify_sample_torch,
+    verify_topk_torch,
+)
+
+
+def score_nodes(
+    logits: torch.Tensor,  # [T, V], floating, any strides
+    token: torch.Tensor,  # int64 [T]
+    parent: torch.Tensor,  # int64 [T], -1 at the root
+    out: VerifyBuffers,
+    *,
+    temperature: float = 1.0,
+    least: torch.Tensor | None = None,  # float32 [T]
+) -> None:
+    """Arg-max and log-sum-exp after every node, and p of its token: `best`, `log_z`, `p` of `out`.
+
+    p as in `verify_topk`. A row with NaN, with +inf or without a finite logit has NaN for both.
+    Raises ValueError for arguments that do not fit together, and what `implementation` raises.
+    """
+    if implementation(logits.device.type) == "torch":
+        return score_nodes_torch(logits, token, parent, out, temperature=temperature, least=least)
+    from kernels.verify_triton import score_nodes_triton
+
+    return score_nodes_triton(logits, token, parent, out, temperature=temperature, least=least)
 
 
 def verify_greedy(

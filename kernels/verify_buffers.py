@@ -58,11 +58,11 @@ class VerifyBuffers:
     """What a verification of T nodes writes; made once, so that a CUDA graph can replay it.
 
     result  int64 [3 + 5 T], the walk: all that the host reads, once a cycle (`read_walk`).
+
+    Written by `score_nodes`; a `verify_...` may leave anything there:
     best    int64 [T], arg-max of each node's logits, the lowest index among ties.
     p       float32 [T], p of each node's token given its parent; NaN where there is no parent.
     log_z   float32 [T], log-sum-exp of each node's logits / temperature over the kept tokens.
-
-    Under `greedy` only `result` and `best` mean something.
     """
 
     result: torch.Tensor
@@ -189,23 +189,24 @@ def refuse_misfits(
             )
 
 
-def refuse_drawing(uniforms: torch.Tensor, least: torch.Tensor | None, nodes: int) -> None:
-    """Raise ValueError unless there is a uniform for every test and one more for the token.
-
-    And unless `least`, where given, is a number a node.
-    """
-    flat = uniforms.ndim == 1 and uniforms.is_contiguous()
-    if uniforms.dtype != torch.float64 or not flat or len(uniforms) < nodes:
-        raise ValueError(
-            f"uniforms must be contiguous float64 with at least {nodes} entries, one a node; "
-            f"found {uniforms.dtype} {list(uniforms.shape)}"
-        )
+def refuse_least(least: torch.Tensor | None, nodes: int) -> None:
+    """Raise ValueError unless `least`, where given, is a number a node."""
     if least is None:
         return
     if least.dtype != torch.float32 or least.shape != (nodes,) or not least.is_contiguous():
         raise ValueError(
             f"least must be contiguous float32 [{nodes}], one a node; found {least.dtype} "
             f"{list(least.shape)} with strides {least.stride()}"
+        )
+
+
+def refuse_uniforms(uniforms: torch.Tensor, nodes: int) -> None:
+    """Raise ValueError unless there is a uniform for every test and one more for the token."""
+    flat = uniforms.ndim == 1 and uniforms.is_contiguous()
+    if uniforms.dtype != torch.float64 or not flat or len(uniforms) < nodes:
+        raise ValueError(
+            f"uniforms must be contiguous float64 with at least {nodes} entries, one a node; "
+            f"found {uniforms.dtype} {list(uniforms.shape)}"
         )
 
 

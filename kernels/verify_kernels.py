@@ -65,7 +65,7 @@ def _whole_rows(
 
 
 @triton.jit
-def score_nodes(
+def unite_rows(
     logits: tl.tensor,  # [T, V]
     least: tl.tensor,  # float32 [T], read if HAS_LEAST
     token: tl.tensor,  # int64 [T]

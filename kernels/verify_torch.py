@@ -1,24 +1,57 @@
 """`kernels.verify` in PyTorch's operations: one row of probabilities at a time.
 
-In every operation and rounding as `eagle3_viz.acceptance` decides, on p in float32 (float64 for
-float64 logits). Tests and tokens are decided on the host, so that a GPU would be waited for.
+Only rows that the walk comes to are looked at. Every operation and rounding is that of
+`eagle3_viz.acceptance` on p in float32 (float64 for float64 logits). What is decided is decided
+on the host: on a GPU each step of the walk waits for the device.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 import torch
 
 from kernels.verify_buffers import (
     HEADER,
-    ROWS,
     Proposal,
     VerifyBuffers,
-    refuse_drawing,
+    refuse_least,
     refuse_misfits,
     refuse_proposal,
+    refuse_uniforms,
 )
+
+Tests = list[tuple[float, float]]
+"""p when tested and chance to stay of each child of a node, if all before it were refused."""
+Left = Callable[[], torch.Tensor]
+"""What is left of p [V], not normalized, when all of them were."""
+Rule = Callable[[int, torch.Tensor, list[int]], tuple[Tests, Left]]
+"""Makes both of a node, p [V] after it and its children."""
+
+
+def score_nodes_torch(
+    logits: torch.Tensor,  # [T, V], floating
+    token: torch.Tensor,  # int64 [T]
+    parent: torch.Tensor,  # int64 [T], -1 at the root
+    out: VerifyBuffers,
+    *,
+    temperature: float = 1.0,
+    least: torch.Tensor | None = None,  # float32 [T]
+) -> None:
+    """As `kernels.verify.score_nodes`."""
+    refuse_misfits(logits, token, parent, out)
+    refuse_least(least, len(token))
+    accurate = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    top, best = accurate.max(-1)
+    scaled = (accurate - top[:, None]) / temperature
+    if least is not None:
+        scaled = scaled.masked_fill(accurate < least[:, None], float("-inf"))
+    log_total = scaled.logsumexp(-1)
+    out.best.copy_(best)
+    out.log_z.copy_(top / temperature + log_total)
+    above = parent.clamp(min=0)
+    p = (scaled[above, token.clamp(min=0)] - log_total[above]).exp()
+    out.p.copy_(torch.where(parent >= 0, p, float("nan")))
 
 
 def verify_greedy_torch(
@@ -29,15 +62,15 @@ def verify_greedy_torch(
 ) -> None:
     """As `kernels.verify.verify_greedy`."""
     refuse_misfits(logits, token, parent, out)
-    top, best = logits.float().max(-1)  # bfloat16's own is ten times slower on a CPU
-    out.best.copy_(best)
-    trail = _Trail(token.tolist())
-    choices, finite = best.tolist(), top.isfinite().tolist()
-    for node, above in enumerate(parent.tolist()):
-        if node and above == trail.node:
-            hit = trail.tokens[node] == choices[above]
-            trail.test(node, float(hit), float(hit), hit)
-    trail.write(choices[trail.node], finite, out)
+    children, trail = _children_of(parent.tolist()), _Trail(token.tolist())
+    node: int | None = 0
+    while node is not None:
+        top, best = logits[node].float().max(-1)  # bfloat16's own is ten times slower on a CPU
+        trail.broken |= not top.isfinite()
+        decided = int(best)
+        hits = [float(trail.tokens[child] == decided) for child in children[node]]
+        node = trail.test(children[node], [(hit, hit) for hit in hits], [0.5] * len(token))
+    trail.write(decided, out)
 
 
 def verify_topk_torch(
@@ -52,8 +85,14 @@ def verify_topk_torch(
 ) -> None:
     """As `kernels.verify.verify_topk`."""
     refuse_misfits(logits, token, parent, out)
-    refuse_drawing(uniforms, least, len(token))
-    _descend(logits, token, parent, uniforms, _Chosen(token), out, temperature, least)
+    refuse_uniforms(uniforms, len(token))
+    refuse_least(least, len(token))
+
+    def chosen(node: int, p: torch.Tensor, children: list[int]) -> tuple[Tests, Left]:
+        return _tests_of_chosen(p, token[children])
+
+    trail = _Trail(token.tolist())
+    trail.write(_descend(logits, parent, uniforms, chosen, trail, temperature, least), out)
 
 
 def verify_sample_torch(
@@ -69,107 +108,36 @@ def verify_sample_torch(
 ) -> None:
     """As `kernels.verify.verify_sample`."""
     refuse_misfits(logits, token, parent, out)
-    refuse_drawing(uniforms, least, len(token))
+    refuse_uniforms(uniforms, len(token))
+    refuse_least(least, len(token))
     refuse_proposal(proposal, *logits.shape)
-    _descend(logits, token, parent, uniforms, _Drawn(token, proposal), out, temperature, least)
 
+    def drawn(node: int, p: torch.Tensor, children: list[int]) -> tuple[Tests, Left]:
+        q = _proposed(proposal, node) if children else p
+        return _tests_of_drawn(p, q, token[children])
 
-class _Tests(Protocol):
-    """A rule at the node where the walk stands."""
-
-    def enter(self, node: int, p: torch.Tensor, children: list[int]) -> None:
-        """The walk has come to `node`: p [V] after it, and its children."""
-
-    def test(self, child: int) -> tuple[float, float]:
-        """p of the child when tested, and its chance to stay; the child before it was refused."""
-
-    def left(self) -> torch.Tensor:
-        """What is left of p [V], not normalized, after every child was refused."""
-
-
-class _Chosen:
-    """MATH.md 1.2: each child is a point mass."""
-
-    def __init__(self, token: torch.Tensor) -> None:
-        self._token = token
-
-    def enter(self, node: int, p: torch.Tensor, children: list[int]) -> None:
-        self._p, self._children, self._mass = p, children, 1.0
-        self._p_of = dict(zip(children, p[self._token[children]].tolist(), strict=True))
-
-    def test(self, child: int) -> tuple[float, float]:
-        chance = min(1.0, self._p_of[child] / self._mass) if self._mass > 0.0 else 0.0
-        self._mass -= self._p_of[child]
-        return chance, chance
-
-    def left(self) -> torch.Tensor:
-        left = self._p.clone()
-        left[self._token[self._children]] = 0.0
-        return torch.where(left.sum() > 0, left, self._p)  # nothing is left by rounding alone
-
-
-class _Drawn:
-    """MATH.md 1.3: recursive rejection."""
-
-    def __init__(self, token: torch.Tensor, proposal: Proposal) -> None:
-        self._token, self._proposal = token, proposal
-
-    def enter(self, node: int, p: torch.Tensor, children: list[int]) -> None:
-        self._left, self._tests = p, {}
-        if not children:
-            return
-        q = self._proposed(node)
-        for child, own in zip(children, self._token[children].split(1), strict=True):
-            chance = (self._left[own] / q[own]).clamp(max=1.0)
-            self._tests[child] = (float(self._left[own]), float(chance))
-            rest = (self._left - q).clamp(min=0.0)
-            rest = torch.where(rest.sum() > 0, rest, self._left)  # p = q: by rounding alone
-            self._left = rest / rest.sum()
-            q[own] = 0.0
-            q = q / q.sum().clamp(min=torch.finfo(q.dtype).tiny)
-
-    def test(self, child: int) -> tuple[float, float]:
-        return self._tests[child]
-
-    def left(self) -> torch.Tensor:
-        return self._left
-
-    def _proposed(self, node: int) -> torch.Tensor:
-        """q [V] after `node` over the target's vocabulary."""
-        drafted = self._proposal.log_q[self._proposal.row[node]].exp()
-        if self._proposal.draft_id is None:
-            return drafted
-        known = self._proposal.draft_id >= 0
-        return torch.where(known, drafted[self._proposal.draft_id.clamp(min=0)], 0.0)
+    trail = _Trail(token.tolist())
+    trail.write(_descend(logits, parent, uniforms, drawn, trail, temperature, least), out)
 
 
 def _descend(
     logits: torch.Tensor,
-    token: torch.Tensor,
     parent: torch.Tensor,
     uniforms: torch.Tensor,
-    rule: _Tests,
-    out: VerifyBuffers,
+    rule: Rule,
+    trail: _Trail,
     temperature: float,
     least: torch.Tensor | None,
-) -> None:
-    """One sweep over the nodes: the test of each in its turn, then p after it."""
-    parents, draws = parent.tolist(), uniforms.tolist()
-    children = _children_of(parents)
-    trail, finite = _Trail(token.tolist()), []
-    out.p.fill_(float("nan"))
-    for node, above in enumerate(parents):
-        if node and above == trail.node:
-            p_tested, chance = rule.test(node)
-            trail.test(node, p_tested, chance, draws[len(trail.tests)] < chance)
-        best, p, log_z = _row(logits[node], temperature, None if least is None else least[node])
-        out.best[node], out.log_z[node] = best, log_z
-        out.p[children[node]] = p[token[children[node]]].to(out.p.dtype)
-        finite.append(bool(log_z.isfinite()))
-        if node == trail.node:
-            rule.enter(node, p, children[node])
-    drawn = _inverse_transform(rule.left(), draws[len(trail.tests)])
-    trail.write(drawn, finite, out)
+) -> int:
+    """From the root to where every child is refused; the token decided there."""
+    children, draws = _children_of(parent.tolist()), uniforms.tolist()
+    node: int | None = 0
+    while node is not None:
+        p = _distribution(logits[node], temperature, None if least is None else least[node])
+        trail.broken |= bool(p[0].isnan())  # one value that is no number spoils the whole row
+        tests, left = rule(node, p, children[node])
+        node = trail.test(children[node], tests, draws)
+    return _inverse_transform(left(), draws[len(trail.tests)])
 
 
 def _children_of(parents: list[int]) -> list[list[int]]:
@@ -180,19 +148,64 @@ def _children_of(parents: list[int]) -> list[list[int]]:
     return children
 
 
-def _row(
+def _distribution(
     logits: torch.Tensor,  # [V]
     temperature: float,
     least: torch.Tensor | None,  # float32 scalar
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Arg-max, p [V] and log-sum-exp of one row."""
+) -> torch.Tensor:
+    """p [V] of one row, in float32 or float64."""
     accurate = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    top, best = accurate.max(-1)
-    scaled = (accurate - top) / temperature
+    scaled = accurate
+    if temperature != 1.0:
+        # relative to the largest, so that a tiny temperature overflows to zero and not to NaN
+        scaled = (accurate - accurate.max()) / temperature
     if least is not None:
         scaled = scaled.masked_fill(accurate < least, float("-inf"))
-    p = scaled.softmax(-1)
-    return best, p, top / temperature - p[best].log()
+    return scaled.softmax(-1)
+
+
+def _tests_of_chosen(
+    p: torch.Tensor,  # [V]
+    chosen: torch.Tensor,  # int64 [k], tokens
+) -> tuple[Tests, Left]:
+    """MATH.md 1.2: each child is a point mass, and a refusal takes its token off p."""
+    tests, mass = [], 1.0
+    for p_child in p[chosen].tolist():
+        chance = min(1.0, p_child / mass) if mass > 0.0 else 0.0
+        tests.append((chance, chance))
+        mass -= p_child
+
+    def left() -> torch.Tensor:
+        rest = p.index_fill(0, chosen, 0.0)
+        return torch.where(rest.sum() > 0, rest, p)  # nothing is left by rounding alone
+
+    return tests, left
+
+
+def _tests_of_drawn(
+    p: torch.Tensor,  # [V]
+    q: torch.Tensor,  # [V]
+    drawn: torch.Tensor,  # int64 [k], tokens
+) -> tuple[Tests, Left]:
+    """MATH.md 1.3: recursive rejection."""
+    tests, left, q = [], p, q.clone()
+    for place in range(len(drawn)):
+        own = drawn[place]
+        tests.append((float(left[own]), float((left[own] / q[own]).clamp(max=1.0))))
+        rest = (left - q).clamp(min=0.0)
+        rest = torch.where(rest.sum() > 0, rest, left)  # p = q: refused by rounding alone
+        left = rest / rest.sum()
+        q[own] = 0.0
+        q = q / q.sum().clamp(min=torch.finfo(q.dtype).tiny)
+    return tests, lambda: left
+
+
+def _proposed(proposal: Proposal, node: int) -> torch.Tensor:
+    """q [V] after `node`, over the target's vocabulary."""
+    q = proposal.log_q[proposal.row[node]].exp()
+    if proposal.draft_id is None:
+        return q
+    return torch.where(proposal.draft_id >= 0, q[proposal.draft_id.clamp(min=0)], 0.0)
 
 
 def _inverse_transform(
@@ -211,30 +224,28 @@ class _Trail:
     """The walk so far: nodes accepted, and (node, p when tested, chance) of each test."""
 
     def __init__(self, tokens: list[int]) -> None:
-        self.tokens, self.path = tokens, [0]
+        self.tokens, self.path, self.broken = tokens, [0], False
         self.tests: list[tuple[int, float, float]] = []
 
-    @property
-    def node(self) -> int:
-        """Where the walk stands."""
-        return self.path[-1]
+    def test(self, children: list[int], tests: Tests, draws: list[float]) -> int | None:
+        """The first child that stays, if one does: each is given the next of `draws`."""
+        for child, (p_tested, chance) in zip(children, tests, strict=True):
+            stays = draws[len(self.tests)] < chance
+            self.tests.append((child, p_tested, chance))
+            if stays:
+                self.path.append(child)
+                return child
+        return None
 
-    def test(self, child: int, p_tested: float, chance: float, stays: bool) -> None:
-        self.tests.append((child, p_tested, chance))
-        if stays:
-            self.path.append(child)
-
-    def write(self, decided: int, finite: list[bool], out: VerifyBuffers) -> None:
-        """Put the walk into out.result; finite: whether each row had a log-sum-exp."""
-        broken = not all(finite[node] for node in self.path)
-        rows = torch.full((ROWS, out.nodes), -1, dtype=torch.int64)
-        floats = rows[3:].view(torch.float64).fill_(float("nan"))
-        rows[0, : len(self.path)] = torch.tensor(self.path)
-        committed = [*(self.tokens[node] for node in self.path[1:]), decided]
-        rows[1, : len(committed)] = torch.tensor(committed)
-        for place, (node, p_tested, chance) in enumerate(self.tests):
-            rows[2, place] = node
-            floats[0, place], floats[1, place] = p_tested, chance
-        header = torch.tensor([len(self.path), len(self.tests), broken])
-        out.result[:HEADER] = header
-        out.result[HEADER:] = rows.flatten()
+    def write(self, decided: int, out: VerifyBuffers) -> None:
+        """Put the walk and the token decided at its end into out.result."""
+        accepted = [self.tokens[node] for node in self.path[1:]]
+        nodes, p_tested, chances = zip(*self.tests, strict=True) if self.tests else ((), (), ())
+        whole = [self.path, [*accepted, decided], nodes]
+        padded = [[*row, *[-1] * (out.nodes - len(row))] for row in whole]
+        header = [len(self.path), len(self.tests), int(self.broken)]
+        split = HEADER + len(whole) * out.nodes
+        out.result[:split] = torch.tensor([*header, *(n for row in padded for n in row)])
+        nan = [float("nan")] * (out.nodes - len(self.tests))
+        numbers = torch.tensor([*p_tested, *nan, *chances, *nan], dtype=torch.float64)
+        out.result[split:] = numbers.view(torch.int64)

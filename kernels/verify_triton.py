@@ -15,9 +15,10 @@ from kernels.verify_buffers import (
     HEADER,
     Proposal,
     VerifyBuffers,
-    refuse_drawing,
+    refuse_least,
     refuse_misfits,
     refuse_proposal,
+    refuse_uniforms,
 )
 
 if TYPE_CHECKING:
@@ -25,6 +26,22 @@ if TYPE_CHECKING:
 
 NODES_A_PROGRAM = 16
 WARPS = 8  # of a program that reads a chunk: 16 numbers a thread
+
+
+def score_nodes_triton(
+    logits: torch.Tensor,  # [T, V], float32, bfloat16 or float16, any strides
+    token: torch.Tensor,  # int64 [T]
+    parent: torch.Tensor,  # int64 [T], -1 at the root
+    out: VerifyBuffers,
+    *,
+    temperature: float = 1.0,
+    least: torch.Tensor | None = None,  # float32 [T]
+) -> None:
+    """As `kernels.verify.score_nodes`."""
+    refuse_misfits(logits, token, parent, out)
+    refuse_least(least, len(token))
+    with on_device(logits):
+        _score(logits, token, parent, out, temperature, least)
 
 
 def verify_greedy_triton(
@@ -52,7 +69,8 @@ def verify_topk_triton(
 ) -> None:
     """As `kernels.verify.verify_topk`."""
     refuse_misfits(logits, token, parent, out)
-    refuse_drawing(uniforms, least, len(token))
+    refuse_uniforms(uniforms, len(token))
+    refuse_least(least, len(token))
     with on_device(logits):
         _score(logits, token, parent, out, temperature, least)
         _walk(token, parent, uniforms, out, drawn=False)
@@ -72,7 +90,8 @@ def verify_sample_triton(
 ) -> None:
     """As `kernels.verify.verify_sample`."""
     refuse_misfits(logits, token, parent, out)
-    refuse_drawing(uniforms, least, len(token))
+    refuse_uniforms(uniforms, len(token))
+    refuse_least(least, len(token))
     refuse_proposal(proposal, *logits.shape)
     with on_device(logits):
         _score(logits, token, parent, out, temperature, least)
@@ -90,7 +109,7 @@ def _score(
     least: torch.Tensor | None,
 ) -> None:
     """best, p and log_z of every node: one pass over the logits, and the union of its parts."""
-    from kernels.verify_kernels import row_parts, score_nodes
+    from kernels.verify_kernels import row_parts, unite_rows
 
     (nodes, vocabulary), scratch = logits.shape, out.scratch
     chunks = scratch.tops.shape[1]
@@ -99,7 +118,7 @@ def _score(
         logits, limit, scratch.tops, scratch.sums, scratch.firsts, vocabulary, temperature,
         logits.stride(), HAS_LEAST=least is not None, CHUNK=out.chunk, num_warps=WARPS,
     )  # fmt: skip
-    score_nodes[(-(-nodes // NODES_A_PROGRAM),)](
+    unite_rows[(-(-nodes // NODES_A_PROGRAM),)](
         logits, limit, token, parent, scratch.tops, scratch.sums, scratch.firsts,
         scratch.top, scratch.total, out.best, out.p, out.log_z,
         nodes, vocabulary, chunks, temperature, logits.stride(),

@@ -12,7 +12,7 @@ import pytest
 
 COMPILE = Path(__file__).with_name("compile_verify.py")
 KERNELS = {
-    *("row_parts", "score_nodes", "walk"),
+    *("row_parts", "unite_rows", "walk"),
     *("refuse_children", "drawn_chances", "left_parts", "draw_token"),
     *("move_rows", "best_of_chunk", "best_of_row"),
 }

@@ -14,7 +14,7 @@ import kernels
 from kernels import implementation
 from kernels.draft_topk import DraftTop, draft_topk
 from kernels.kv_commit import kv_commit
-from kernels.verify import verify_greedy, verify_sample, verify_topk
+from kernels.verify import score_nodes, verify_greedy, verify_sample, verify_topk
 from tests.kernels.verify_problems import buffers, problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,6 +72,7 @@ CASE = problem(4, 80, 1)
 TOP = (torch.zeros(2, 70), torch.zeros(2), DraftTop.allocate(2, 70, 3, torch.device("cpu")))
 ROWS = (torch.zeros(1, 2, 1, 1, 8, 4), torch.arange(2), torch.tensor([2]), torch.tensor([3]))
 CALLS = {
+    "verify_triton.score_nodes": lambda: score_nodes(*CASE.arguments, buffers(CASE)),
     "verify_triton.verify_greedy": lambda: verify_greedy(*CASE.arguments, buffers(CASE)),
     "verify_triton.verify_topk": lambda: verify_topk(*CASE.arguments, CASE.given, buffers(CASE)),
     "verify_triton.verify_sample": lambda: verify_sample(

@@ -12,13 +12,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels.draft_topk import DraftTop, draft_topk_triton
 from kernels.kv_commit import kv_commit_triton
-from kernels.verify_triton import verify_greedy_triton, verify_sample_triton, verify_topk_triton
+from kernels.verify_triton import (
+    score_nodes_triton,
+    verify_greedy_triton,
+    verify_sample_triton,
+    verify_topk_triton,
+)
 from tests.kernels.verify_problems import DEVICE, buffers, problem
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 KERNELS = {
-    "verify_kernels": ("row_parts", "score_nodes", "walk"),
+    "verify_kernels": ("row_parts", "unite_rows", "walk"),
     "residual_kernels": ("refuse_children", "drawn_chances", "left_parts", "draw_token"),
     "kv_commit_kernels": ("move_rows",),
     "draft_topk_kernels": ("best_of_chunk", "best_of_row"),
@@ -77,6 +82,7 @@ TOP = DraftTop.allocate(4, 700, 5, DEVICE)
 LOGITS, SCORES = torch.zeros(4, 700, device=DEVICE), torch.zeros(4, device=DEVICE)
 ROUNDS = PROPOSAL.most_children
 CALLS = {
+    "score": (lambda: score_nodes_triton(*TREE, OUT), 2),
     "greedy": (lambda: verify_greedy_triton(*TREE, OUT), 3),
     "topk": (lambda: verify_topk_triton(*TREE, UNIFORMS, OUT), 5),
     "sample": (lambda: verify_sample_triton(*TREE, UNIFORMS, PROPOSAL, OUT), 6 + ROUNDS),
