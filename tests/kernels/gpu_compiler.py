@@ -1,0 +1,72 @@
+"""Compiles what a launcher would launch, for a GPU that is not there.
+
+Only for processes that never interpret kernels: Triton decides for one or the other on import.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+
+
+class _Absent:
+    """As much of a driver as compiling asks for."""
+
+    def __init__(self, capability: int) -> None:
+        self._target = GPUTarget("cuda", capability, 32)
+
+    def get_current_target(self) -> GPUTarget:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def compiled(call: Callable[[], Any], capability: int) -> list[Any]:
+    """The kernels that `call` would launch on a card of this compute capability (90: H100).
+
+    Nothing runs, so the call's outputs mean nothing.
+    """
+    found = []
+    run = JITFunction.run
+
+    def compile_only(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+        kernel = run(self, *args, grid=grid, warmup=True, **options)
+        found.append(kernel)
+        return kernel
+
+    driver.set_active(_Absent(capability))
+    JITFunction.run = compile_only
+    try:
+        call()
+    finally:
+        JITFunction.run = run
+    return found
+
+
+def resources(kernel: Any) -> dict[str, int]:
+    """Registers a thread, bytes of stack a thread (spilled registers), bytes of shared memory."""
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.kernel)
+        file.flush()
+        command = [str(tool), "-res-usage", file.name]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    usage = {name: int(re.findall(rf"{name}:(\d+)", text)[0]) for name in ("REG", "STACK")}
+    return {
+        "registers": usage["REG"],
+        "stack": usage["STACK"],
+        "shared": kernel.metadata.shared,
+    }
