@@ -1,16 +1,19 @@
 """Compiles what a launcher would launch, for a GPU that is not there.
 
-Only for processes that never interpret kernels: Triton decides for one or the other on import.
+For processes of its own: Triton decides on import whether it compiles or interprets.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+os.environ.pop("TRITON_INTERPRET", None)  # inherited from the process that runs the tests
 
 import triton
 from triton.backends.compiler import GPUTarget

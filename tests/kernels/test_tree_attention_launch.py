@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -56,7 +55,6 @@ def check_compiled(capability: int, shared_memory: int, which: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", COMPILE, *numbers, which],
         cwd=ROOT,
-        env={name: text for name, text in os.environ.items() if name != "TRITON_INTERPRET"},
         capture_output=True,
         text=True,
         timeout=600,
