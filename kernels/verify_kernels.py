@@ -87,7 +87,10 @@ def unite_rows(
     BLOCK_T: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> None:
-    """One program: BLOCK_T nodes; what their own row says, and p of their token in the parent's."""
+    """One program: BLOCK_T nodes; what their own row says, and p of their token in the parent's.
+
+    A parent's row is united here once more: another program may not have got to it.
+    """
     node = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
     used = node < nodes
     top, total, parts = _whole_rows(tops, sums, node, used, chunks, temperature, BLOCK_S)
@@ -110,6 +113,42 @@ def unite_rows(
     if HAS_LEAST:
         share = tl.where(x < tl.load(least + above, mask=born, other=0.0), 0.0, share)
     tl.store(p + node, tl.where(born, share, float("nan")), mask=used)
+
+
+@triton.jit
+def _odds(
+    child: tl.tensor,
+    node: tl.tensor,
+    left: tl.tensor,  # float64, of p after the siblings refused so far
+    share: tl.tensor,  # float64, p of the child
+    token: tl.tensor,
+    best: tl.tensor,
+    tested: tl.tensor,
+    chance: tl.tensor,
+    GREEDY: tl.constexpr,
+    DRAWN: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """p of a child when it is tested, and its chance to stay, both float64."""
+    if GREEDY:
+        odds = (tl.load(token + child) == tl.load(best + node)).to(tl.float64)
+        seen = odds
+    elif DRAWN:
+        odds = tl.load(chance + child).to(tl.float64)
+        seen = tl.load(tested + child).to(tl.float64)
+    else:
+        ratio = share / left
+        odds = tl.where(left > 0.0, tl.where(ratio < 1.0, ratio, 1.0), 0.0)
+        seen = odds
+    return seen, odds
+
+
+@triton.jit
+def _fill(
+    row: tl.tensor, start: tl.tensor, nodes: tl.tensor, value: tl.tensor, BLOCK_T: tl.constexpr
+) -> None:
+    """Write `value` from place `start` of a row of `nodes` on."""
+    place = tl.arange(0, BLOCK_T)
+    tl.store(row + place, value, mask=(place >= start) & (place < nodes))
 
 
 @triton.jit
@@ -146,17 +185,9 @@ def walk(
     for child in range(1, nodes):
         if tl.load(parent + child) == node:
             share = tl.load(p + child).to(tl.float64)
-            if GREEDY:
-                odds = (tl.load(token + child) == tl.load(best + node)).to(tl.float64)
-                stays, seen = odds > 0.0, odds
-            else:
-                if DRAWN:
-                    odds = tl.load(chance + child).to(tl.float64)
-                    seen = tl.load(tested + child).to(tl.float64)
-                else:
-                    ratio = share / left
-                    odds = tl.where(left > 0.0, tl.where(ratio < 1.0, ratio, 1.0), 0.0)
-                    seen = odds
+            seen, odds = _odds(child, node, left, share, token, best, tested, chance, GREEDY, DRAWN)
+            stays = odds > 0.0
+            if not GREEDY:
                 stays = tl.load(uniforms + tests) < odds
             tl.store(tests_of + tests, child)
             tl.store(p_tested + tests, seen)
@@ -175,10 +206,8 @@ def walk(
     tl.store(header + 2, broken.to(tl.int64))
     if GREEDY:
         tl.store(tokens + kept - 1, tl.load(best + node))
-    rest = tl.arange(0, BLOCK_T)
-    tl.store(path + rest, -1, mask=(rest >= kept) & (rest < nodes))
-    tl.store(tokens + rest, -1, mask=(rest >= kept) & (rest < nodes))
-    unused = (rest >= tests) & (rest < nodes)
-    tl.store(tests_of + rest, -1, mask=unused)
-    tl.store(p_tested + rest, float("nan"), mask=unused)
-    tl.store(chances + rest, float("nan"), mask=unused)
+    _fill(path, kept, nodes, -1, BLOCK_T)
+    _fill(tokens, kept, nodes, -1, BLOCK_T)
+    _fill(tests_of, tests, nodes, -1, BLOCK_T)
+    _fill(p_tested, tests, nodes, float("nan"), BLOCK_T)
+    _fill(chances, tests, nodes, float("nan"), BLOCK_T)

@@ -43,7 +43,7 @@ Verify = Callable[..., None]
 SCORES = {verify_topk_torch: score_nodes_torch, verify_topk_triton: score_nodes_triton}
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-SIZES = [(1, 1), (1, 64), (1, 300), (2, 65), (9, 130), (17, 63), (23, 500)]
+SIZES = [(1, 1), (1, 64), (1, 300), (2, 65), (9, 130), (17, 63), (23, 260)]
 
 
 def topk(verify: Verify, case: Problem, **options) -> Walk:
@@ -342,7 +342,7 @@ def test_uniforms_drawn_at_once_are_those_drawn_one_by_one() -> None:
 
 @pytest.mark.exhaustive
 @TOPK
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(150))
 def test_many_walks_decide_as_the_host(verify: Verify, seed: int) -> None:
     case = problem(1 + seed % 40, 41 + 7 * (seed % 60), 1000 + seed, sharpness=0.5 + seed % 5)
     verdict = accept_topk(case.tree, warp(case.logits, Sampling(1.0)), GivenDraws(case.uniforms))

@@ -160,7 +160,7 @@ def test_misfits_of_the_proposal_are_named(verify: Verify) -> None:
 
 @pytest.mark.exhaustive
 @FORMS
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(100))
 def test_many_walks_decide_as_the_host(verify: Verify, seed: int) -> None:
     case = problem(1 + seed % 30, 41 + 7 * (seed % 50), 1000 + seed, sharpness=0.5 + seed % 4)
     p = warp(case.logits, Sampling(1.0))
