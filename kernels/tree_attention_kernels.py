@@ -1,7 +1,8 @@
 """The two launches of `tree_attention`: attention over one split of the keys, and their union.
 
 Imported only where Triton is; `kernels.tree_attention` launches them and tells what they compute.
-Scores are in base 2: log2(e) is multiplied into the scale.
+Scores are in base 2: log2(e) is multiplied into the scale. Sizes that change from level to level
+of a draft are not specialized on, or each would be compiled anew.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def _attend_blocks(
     return total, peak, mixed
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["window", "kv_heads", "groups", "nodes", "tree_rows"])
 def attend_split(
     query: tl.tensor,  # [B, H, T, D]
     key: tl.tensor,  # [B, KV, N, D]
@@ -208,7 +209,7 @@ def attend_split(
         tl.store(levels + at * tl.num_programs(2) + split, level, mask=used)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads", "nodes", "splits"])
 def unite_splits(
     partial: tl.tensor,  # float32 [B, H, T, splits, D]
     levels: tl.tensor,  # float32 [B, H, T, splits]

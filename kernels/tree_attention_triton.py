@@ -186,9 +186,10 @@ def _parts(
         )
     heads = sizes.kv_heads * sizes.groups
     shape = (sizes.batch, heads, sizes.nodes, plan.splits if needed else 0)
-    levels = workspace.view(-1)[: math.prod(shape)].view(shape)
-    results = workspace.view(-1)[math.prod(shape) : needed].view(*shape, sizes.head_dim)
-    return results, levels
+    results, levels = workspace.view(-1)[:needed].split(
+        [math.prod(shape) * sizes.head_dim, math.prod(shape)]
+    )
+    return results.view(*shape, sizes.head_dim), levels.view(shape)
 
 
 def _product_dtype(query: torch.Tensor) -> Any:
