@@ -63,13 +63,14 @@ def verify_greedy_torch(
     """As `kernels.verify.verify_greedy`."""
     refuse_misfits(logits, token, parent, out)
     children, trail = _children_of(parent.tolist()), _Trail(token.tolist())
+    between = [0.5] * len(token)  # a chance of 0 or 1 leaves nothing to be drawn
     node: int | None = 0
     while node is not None:
         top, best = logits[node].float().max(-1)  # bfloat16's own is ten times slower on a CPU
         trail.broken |= not top.isfinite()
         decided = int(best)
         hits = [float(trail.tokens[child] == decided) for child in children[node]]
-        node = trail.test(children[node], [(hit, hit) for hit in hits], [0.5] * len(token))
+        node = trail.test(children[node], [(hit, hit) for hit in hits], between)
     trail.write(decided, out)
 
 
