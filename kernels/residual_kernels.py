@@ -1,7 +1,7 @@
 """The launches of a verification that read a vocabulary after the walk's tests: what is left of p.
 
-Imported only where Triton is; `kernels.verify_triton` launches them. No p
-and no q is stored: both are read off the logits again wherever they are needed.
+Imported only where Triton is; `kernels.verify_triton` launches them. No p and no q is stored: both
+are read off the logits again wherever they are needed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
-from kernels.verify_kernels import weight
+from kernels.verify_kernels import UNALIGNED, weight
 
 TINY = tl.constexpr(2.0**-126)  # the smallest normal float32; as the host guards its division
 
@@ -24,7 +24,7 @@ class Target(NamedTuple):
     top: tl.tensor
     total: tl.tensor
     vocabulary: tl.tensor
-    temperature: tl.tensor
+    inverse: tl.tensor  # 1 / temperature
     row_stride: tl.tensor
     column_stride: tl.tensor
 
@@ -34,7 +34,6 @@ class Tree(NamedTuple):
 
     token: tl.tensor
     parent: tl.tensor
-    nodes: tl.tensor
 
 
 class Drawn(NamedTuple):
@@ -59,7 +58,7 @@ def _p_at(target: Target, node: tl.tensor, ids: tl.tensor, HAS_LEAST: tl.constex
     inside = ids < target.vocabulary
     at = target.logits + node * target.row_stride + ids * target.column_stride
     x = tl.load(at, mask=inside, other=float("-inf")).to(tl.float32)
-    share = weight(x, tl.load(target.top + node), target.temperature)
+    share = weight(x, tl.load(target.top + node), target.inverse)
     share = tl.div_rn(share, tl.load(target.total + node))
     if HAS_LEAST:
         share = tl.where(x < tl.load(target.least + node), 0.0, share)
@@ -82,6 +81,19 @@ def _q_at(
 
 
 @triton.jit
+def _children_before(
+    tree: Tree, node: tl.tensor, last: tl.tensor, BLOCK_T: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor]:
+    """Where the children of `node` that stand before `last` begin, and where they end.
+
+    Siblings mostly stand side by side: a loop from there to there meets few other nodes.
+    """
+    place = tl.arange(0, BLOCK_T)
+    theirs = tl.load(tree.parent + place, mask=place < last, other=-1) == node
+    return tl.min(tl.where(theirs, place, last), 0), tl.max(tl.where(theirs, place + 1, 0), 0)
+
+
+@triton.jit
 def _after_refusals(
     p: tl.tensor,
     q: tl.tensor,
@@ -91,6 +103,7 @@ def _after_refusals(
     tree: Tree,
     drawn: Drawn,
     chunks: tl.tensor,
+    BLOCK_T: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
     """p_i and q_i of tokens ids once the children of `node` that stand before `last` are refused.
@@ -98,7 +111,8 @@ def _after_refusals(
     MATH.md 1.3, token by token: only the masses that normalize depend on other tokens.
     """
     chunk = tl.arange(0, BLOCK_S)
-    for child in range(1, last):
+    first, end = _children_before(tree, node, last, BLOCK_T)
+    for child in range(first, end):
         if tl.load(tree.parent + child) == node:
             at = child * chunks + chunk
             p_mass = tl.sum(tl.load(drawn.p_left + at, mask=chunk < chunks, other=0.0), 0)
@@ -135,7 +149,7 @@ def refuse_children(
         ids = part.to(tl.int64) * CHUNK + tl.arange(0, CHUNK)
         p = _p_at(target, node, ids, HAS_LEAST)
         q = _q_at(drawn, target, node, ids, MAPPED)
-        p, q = _after_refusals(p, q, ids, node, child, tree, drawn, chunks, BLOCK_S)
+        p, q = _after_refusals(p, q, ids, node, child, tree, drawn, chunks, BLOCK_T, BLOCK_S)
         q_rest = tl.where(ids == tl.load(tree.token + child), 0.0, q)
         at = child * chunks + part
         tl.store(drawn.p_left + at, tl.sum(tl.maximum(p - q, 0.0).to(tl.float64), 0))
@@ -152,6 +166,7 @@ def drawn_chances(
     chunks: tl.tensor,
     HAS_LEAST: tl.constexpr,
     MAPPED: tl.constexpr,
+    BLOCK_T: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> None:
     """One program: one child; p_i(c_i) and min(1, p_i(c_i) / q_i(c_i)) if it comes to its test."""
@@ -161,7 +176,7 @@ def drawn_chances(
     own = tl.where(node >= 0, tl.load(tree.token + child), 0)  # what fills a tree up has no token
     p = _p_at(target, above, own, HAS_LEAST)
     q = _q_at(drawn, target, above, own, MAPPED)
-    p, q = _after_refusals(p, q, own, above, child, tree, drawn, chunks, BLOCK_S)
+    p, q = _after_refusals(p, q, own, above, child, tree, drawn, chunks, BLOCK_T, BLOCK_S)
     ratio = tl.div_rn(p, q)
     tl.store(tested + child, tl.where(node >= 0, p, float("nan")))
     tl.store(chance + child, tl.where(node >= 0, tl.where(ratio > 1.0, 1.0, ratio), float("nan")))
@@ -175,23 +190,26 @@ def _left_at(
     target: Target,
     tree: Tree,
     drawn: Drawn,
+    nodes: tl.tensor,
     chunks: tl.tensor,
     DRAWN: tl.constexpr,
     MAPPED: tl.constexpr,
+    BLOCK_T: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> tl.tensor:
     """What is left of p at tokens ids after every child of `node` was refused."""
     if DRAWN:
         q = _q_at(drawn, target, node, ids, MAPPED)
-        p, q = _after_refusals(p, q, ids, node, tree.nodes, tree, drawn, chunks, BLOCK_S)
+        p, q = _after_refusals(p, q, ids, node, nodes, tree, drawn, chunks, BLOCK_T, BLOCK_S)
     else:
-        for child in range(1, tree.nodes):
+        first, end = _children_before(tree, node, nodes, BLOCK_T)
+        for child in range(first, end):
             if tl.load(tree.parent + child) == node:
                 p = tl.where(ids == tl.load(tree.token + child), 0.0, p)
     return p
 
 
-@triton.jit
+@triton.jit(do_not_specialize=[*UNALIGNED, "nodes"])
 def left_parts(
     target: Target,
     tree: Tree,
@@ -200,10 +218,12 @@ def left_parts(
     path: tl.tensor,  # int64 [T]
     whole: tl.tensor,  # float64 [S], written
     residual: tl.tensor,  # float64 [S], written
+    nodes: tl.tensor,
     HAS_LEAST: tl.constexpr,
     DRAWN: tl.constexpr,
     MAPPED: tl.constexpr,
     CHUNK: tl.constexpr,
+    BLOCK_T: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> None:
     """One program: one chunk; its mass of p where the walk stopped, and of what is left of p."""
@@ -211,7 +231,9 @@ def left_parts(
     node = tl.load(path + tl.load(header) - 1)
     ids = part.to(tl.int64) * CHUNK + tl.arange(0, CHUNK)
     p = _p_at(target, node, ids, HAS_LEAST)
-    left = _left_at(p, ids, node, target, tree, drawn, chunks, DRAWN, MAPPED, BLOCK_S)
+    left = _left_at(
+        p, ids, node, target, tree, drawn, nodes, chunks, DRAWN, MAPPED, BLOCK_T, BLOCK_S
+    )
     tl.store(whole + part, tl.sum(p.to(tl.float64), 0))
     tl.store(residual + part, tl.sum(left.to(tl.float64), 0))
 
@@ -231,7 +253,7 @@ def _place(
     return tl.min(tl.where(hit, place, last), 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=[*UNALIGNED, "nodes"])
 def draw_token(
     target: Target,
     tree: Tree,
@@ -242,11 +264,13 @@ def draw_token(
     uniforms: tl.tensor,  # float64 [T]
     whole: tl.tensor,  # float64 [S]
     residual: tl.tensor,  # float64 [S]
+    nodes: tl.tensor,
     chunks: tl.tensor,
     HAS_LEAST: tl.constexpr,
     DRAWN: tl.constexpr,
     MAPPED: tl.constexpr,
     CHUNK: tl.constexpr,
+    BLOCK_T: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ) -> None:
     """The only program: inverse transform of the next uniform, first by chunk, then inside it."""
@@ -261,7 +285,9 @@ def draw_token(
     before = tl.sum(tl.where(part < chosen, masses, 0.0), 0)
     ids = chosen.to(tl.int64) * CHUNK + tl.arange(0, CHUNK)
     p = _p_at(target, node, ids, HAS_LEAST)
-    left = _left_at(p, ids, node, target, tree, drawn, chunks, DRAWN, MAPPED, BLOCK_S)
+    left = _left_at(
+        p, ids, node, target, tree, drawn, nodes, chunks, DRAWN, MAPPED, BLOCK_T, BLOCK_S
+    )
     weights = tl.where(something, left, p).to(tl.float64)
     token = chosen.to(tl.int64) * CHUNK + _place(weights, before, goal, CHUNK)
     tl.store(tokens + kept - 1, token)

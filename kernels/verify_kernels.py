@@ -1,6 +1,7 @@
 """The launches of a verification up to the walk: two over the logits, one down the tree.
 
-Imported only where Triton is; `kernels.verify_triton` launches them.
+Imported only where Triton is; `kernels.verify_triton` launches them. What changes with the size of
+a tree is not specialized on, or every few sizes would be compiled anew.
 """
 
 from __future__ import annotations
@@ -8,11 +9,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# Addresses within the result shift with the number of nodes, uniforms may start anywhere.
+UNALIGNED = ["uniforms", "header", "path", "tokens", "tests_of", "p_tested", "chances"]
+
 
 @triton.jit
-def weight(x: tl.tensor, top: tl.tensor, temperature: tl.tensor) -> tl.tensor:
-    """exp((x - top) / temperature) for float32 logits x of a row whose largest is `top`."""
-    return tl.exp(tl.div_rn(x - top, temperature))
+def weight(x: tl.tensor, top: tl.tensor, inverse: tl.tensor) -> tl.tensor:
+    """exp((x - top) / temperature) for float32 logits x of a row whose largest is `top`.
+
+    inverse: 1 / temperature, so that no logit costs a division.
+    """
+    return tl.exp((x - top) * inverse)
 
 
 @triton.jit
@@ -23,7 +30,7 @@ def row_parts(
     sums: tl.tensor,  # float32 [T, S]
     firsts: tl.tensor,  # int32 [T, S]
     vocabulary: tl.tensor,
-    temperature: tl.tensor,
+    inverse: tl.tensor,
     strides: tl.tensor,
     HAS_LEAST: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -35,7 +42,7 @@ def row_parts(
     x = tl.load(at, mask=ids < vocabulary, other=float("-inf")).to(tl.float32)
     top = tl.max(x, 0)
     anchor = tl.where(top == float("-inf"), 0.0, top)  # a chunk without a finite logit weighs 0
-    weights = weight(x, anchor, temperature)
+    weights = weight(x, anchor, inverse)
     if HAS_LEAST:
         weights = tl.where(x < tl.load(least + row), 0.0, weights)
     part = row * tl.num_programs(1) + chunk
@@ -51,7 +58,7 @@ def _whole_rows(
     row: tl.tensor,  # int64 [BLOCK_T]
     used: tl.tensor,  # bool [BLOCK_T]
     chunks: tl.tensor,
-    temperature: tl.tensor,
+    inverse: tl.tensor,
     BLOCK_S: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
     """Largest logit and sum of weights of rows, [BLOCK_T], and their tops, [BLOCK_T, BLOCK_S]."""
@@ -61,10 +68,10 @@ def _whole_rows(
     parts = tl.load(tops + at, mask=wanted, other=float("-inf"))
     masses = tl.load(sums + at, mask=wanted, other=0.0)
     top = tl.max(parts, 1)
-    return top, tl.sum(masses * weight(parts, top[:, None], temperature), 1), parts
+    return top, tl.sum(masses * weight(parts, top[:, None], inverse), 1), parts
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["nodes"])
 def unite_rows(
     logits: tl.tensor,  # [T, V]
     least: tl.tensor,  # float32 [T], read if HAS_LEAST
@@ -81,7 +88,7 @@ def unite_rows(
     nodes: tl.tensor,
     vocabulary: tl.tensor,
     chunks: tl.tensor,
-    temperature: tl.tensor,
+    inverse: tl.tensor,
     strides: tl.tensor,
     HAS_LEAST: tl.constexpr,
     BLOCK_T: tl.constexpr,
@@ -93,7 +100,7 @@ def unite_rows(
     """
     node = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
     used = node < nodes
-    top, total, parts = _whole_rows(tops, sums, node, used, chunks, temperature, BLOCK_S)
+    top, total, parts = _whole_rows(tops, sums, node, used, chunks, inverse, BLOCK_S)
     chunk = tl.arange(0, BLOCK_S)[None, :]
     wanted = used[:, None] & (chunk < chunks)
     first = tl.load(firsts + node[:, None] * chunks + chunk, mask=wanted, other=0)
@@ -101,15 +108,15 @@ def unite_rows(
     tl.store(best + node, tl.min(tl.where(holds, first, vocabulary - 1), 1), mask=used)
     tl.store(top_of + node, top, mask=used)
     tl.store(total_of + node, total, mask=used)
-    tl.store(log_z + node, tl.div_rn(top, temperature) + tl.log(total), mask=used)
+    tl.store(log_z + node, top * inverse + tl.log(total), mask=used)
 
     above = tl.load(parent + node, mask=used, other=-1)
     born = above >= 0
-    top, total, _ = _whole_rows(tops, sums, above, born, chunks, temperature, BLOCK_S)
+    top, total, _ = _whole_rows(tops, sums, above, born, chunks, inverse, BLOCK_S)
     own = tl.load(token + node, mask=born, other=0)
     at = logits + above * strides[0] + own * strides[1]
     x = tl.load(at, mask=born, other=0.0).to(tl.float32)
-    share = tl.div_rn(weight(x, top, temperature), total)
+    share = tl.div_rn(weight(x, top, inverse), total)
     if HAS_LEAST:
         share = tl.where(x < tl.load(least + above, mask=born, other=0.0), 0.0, share)
     tl.store(p + node, tl.where(born, share, float("nan")), mask=used)
@@ -152,6 +159,14 @@ def _fill(
 
 
 @triton.jit
+def _child_behind(
+    place: tl.tensor, parents: tl.tensor, node: tl.tensor, child: tl.tensor, nodes: tl.tensor
+) -> tl.tensor:
+    """The first child of `node` that stands behind `child`; `nodes` where there is none."""
+    return tl.min(tl.where((parents == node) & (place > child), place, nodes), 0)
+
+
+@triton.jit(do_not_specialize=[*UNALIGNED, "nodes"])
 def walk(
     token: tl.tensor,  # int64 [T]
     parent: tl.tensor,  # int64 [T]
@@ -175,32 +190,36 @@ def walk(
     """The only program: from the root down, a child at a time.
 
     Children stand behind their parent and siblings in the order tested, so that one sweep over
-    the nodes meets every test in its turn. In float64, operation by operation as on the host.
+    the parents, which are held in registers, meets every test in its turn. In float64, operation
+    by operation as on the host.
     """
     root, left = tl.full((), 0, tl.int64), tl.full((), 1.0, tl.float64)
-    node, kept, tests = root, 1, 0
+    node, kept, tests = root, tl.full((), 1, tl.int32), tl.full((), 0, tl.int32)
+    place = tl.arange(0, BLOCK_T)
+    parents = tl.load(parent + place, mask=place < nodes, other=-1)
     mass = tl.load(total)
     broken = mass != mass
     tl.store(path, node)
-    for child in range(1, nodes):
-        if tl.load(parent + child) == node:
-            share = tl.load(p + child).to(tl.float64)
-            seen, odds = _odds(child, node, left, share, token, best, tested, chance, GREEDY, DRAWN)
-            stays = odds > 0.0
-            if not GREEDY:
-                stays = tl.load(uniforms + tests) < odds
-            tl.store(tests_of + tests, child)
-            tl.store(p_tested + tests, seen)
-            tl.store(chances + tests, odds)
-            tests += 1
-            left = tl.where(stays, 1.0, left - share)
-            if stays:
-                node = root + child
-                tl.store(path + kept, node)
-                tl.store(tokens + kept - 1, tl.load(token + child))
-                kept += 1
-                mass = tl.load(total + child)
-                broken = broken | (mass != mass)
+    child = _child_behind(place, parents, node, 0, nodes)
+    while child < nodes:
+        share = tl.load(p + child).to(tl.float64)
+        seen, odds = _odds(child, node, left, share, token, best, tested, chance, GREEDY, DRAWN)
+        stays = odds > 0.0
+        if not GREEDY:
+            stays = tl.load(uniforms + tests) < odds
+        tl.store(tests_of + tests, child)
+        tl.store(p_tested + tests, seen)
+        tl.store(chances + tests, odds)
+        tests += 1
+        left = tl.where(stays, 1.0, left - share)
+        if stays:
+            node = root + child
+            tl.store(path + kept, node)
+            tl.store(tokens + kept - 1, tl.load(token + child))
+            kept += 1
+            mass = tl.load(total + child)
+            broken = broken | (mass != mass)
+        child = _child_behind(place, parents, node, child, nodes)
     tl.store(header, kept)
     tl.store(header + 1, tests)
     tl.store(header + 2, broken.to(tl.int64))

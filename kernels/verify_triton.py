@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NODES_A_PROGRAM = 16
 WARPS = 8  # of a program that reads a chunk: 16 numbers a thread
+_LARGEST = torch.finfo(torch.float32).max
 
 
 def score_nodes_triton(
@@ -100,6 +101,11 @@ def verify_sample_triton(
         _draw(logits, token, parent, uniforms, proposal, out, temperature, least)
 
 
+def _inverse(temperature: float) -> float:
+    """1 / temperature, finite in float32: the largest logit stands at 0 then, and not at NaN."""
+    return min(1.0 / temperature, _LARGEST)
+
+
 def _score(
     logits: torch.Tensor,
     token: torch.Tensor,
@@ -115,13 +121,14 @@ def _score(
     chunks = scratch.tops.shape[1]
     limit = scratch.top if least is None else least
     row_parts[(nodes, chunks)](
-        logits, limit, scratch.tops, scratch.sums, scratch.firsts, vocabulary, temperature,
-        logits.stride(), HAS_LEAST=least is not None, CHUNK=out.chunk, num_warps=WARPS,
+        logits, limit, scratch.tops, scratch.sums, scratch.firsts, vocabulary,
+        _inverse(temperature), logits.stride(), HAS_LEAST=least is not None, CHUNK=out.chunk,
+        num_warps=WARPS,
     )  # fmt: skip
     unite_rows[(-(-nodes // NODES_A_PROGRAM),)](
         logits, limit, token, parent, scratch.tops, scratch.sums, scratch.firsts,
         scratch.top, scratch.total, out.best, out.p, out.log_z,
-        nodes, vocabulary, chunks, temperature, logits.stride(),
+        nodes, vocabulary, chunks, _inverse(temperature), logits.stride(),
         HAS_LEAST=least is not None, BLOCK_T=NODES_A_PROGRAM, BLOCK_S=power_of_two(chunks),
     )  # fmt: skip
 
@@ -174,7 +181,7 @@ def _refuse_in_turn(
         )
     drawn_chances[(nodes,)](
         target, tree, drawn, out.scratch.tested, out.scratch.chance, chunks,
-        **cases, BLOCK_S=power_of_two(chunks), num_warps=1,
+        **cases, **blocks, num_warps=1,
     )  # fmt: skip
 
 
@@ -191,7 +198,7 @@ def _draw(
     """The decided token, from what is left of p where the walk stopped."""
     from kernels.residual_kernels import draw_token, left_parts
 
-    scratch = out.scratch
+    scratch, nodes = out.scratch, out.nodes
     chunks = len(scratch.whole)
     operands = _operands(logits, token, parent, proposal, out, temperature, least)
     cases = {
@@ -199,13 +206,16 @@ def _draw(
         "DRAWN": proposal is not None,
         "MAPPED": proposal is not None and proposal.draft_id is not None,
         "CHUNK": out.chunk,
+        "BLOCK_T": power_of_two(nodes),
         "BLOCK_S": power_of_two(chunks),
         "num_warps": WARPS,
     }
-    left_parts[(chunks,)](*operands, out.result, out.path, scratch.whole, scratch.residual, **cases)
+    left_parts[(chunks,)](
+        *operands, out.result, out.path, scratch.whole, scratch.residual, nodes, **cases
+    )
     draw_token[(1,)](
         *operands, out.result, out.path, out.tokens, uniforms, scratch.whole, scratch.residual,
-        chunks, **cases,
+        nodes, chunks, **cases,
     )  # fmt: skip
 
 
@@ -221,13 +231,14 @@ def _operands(
     """What the launches on p and q read. Without a proposal q is never looked at."""
     from kernels.residual_kernels import Drawn, Target, Tree
 
-    scratch, (nodes, vocabulary) = out.scratch, logits.shape
+    scratch, vocabulary = out.scratch, logits.shape[1]
     limit = scratch.top if least is None else least
     target = Target(
-        logits, limit, scratch.top, scratch.total, vocabulary, temperature, *logits.stride()
-    )
+        logits, limit, scratch.top, scratch.total, vocabulary, _inverse(temperature),
+        *logits.stride(),
+    )  # fmt: skip
     log_q, row = (scratch.tops, parent) if proposal is None else (proposal.log_q, proposal.row)
     draft_id = row if proposal is None or proposal.draft_id is None else proposal.draft_id
     masses = scratch.p_left, scratch.q_left
     drawn = Drawn(log_q, row, draft_id, *masses, log_q.shape[1], *log_q.stride())
-    return target, Tree(token, parent, nodes), drawn
+    return target, Tree(token, parent), drawn

@@ -1,8 +1,9 @@
 """Prints, as JSON, the resources of the kernels around a verification on a GPU that is not there.
 
-    python -m tests.kernels.compile_verify CAPABILITY
+    python -m tests.kernels.compile_verify CAPABILITY [sizes]
 
-For a vocabulary of 128256 tokens: trees of 1 and 60 nodes in bfloat16, of 256 in float32.
+For a vocabulary of 128256 tokens: trees of 1 and 60 nodes in bfloat16, of 256 in float32. With
+"sizes" instead how many binaries of each kernel trees of 33 to 64 nodes need.
 """
 
 from __future__ import annotations
@@ -50,15 +51,36 @@ def around(dtype: torch.dtype) -> Iterator[Callable[[], None]]:
         yield partial(draft_topk_triton, logits, torch.zeros(k), out)
 
 
-def main(capability: int) -> None:
+def binaries(capability: str) -> dict[str, int]:
+    """Binaries by kernel, for trees of sizes between two powers of two and uniforms anywhere."""
+    found: dict[str, set[int]] = {}
+    for nodes in (33, 48, 60, 64):
+        logits = torch.empty(nodes, VOCABULARY, dtype=torch.bfloat16)
+        node = torch.zeros(nodes, dtype=torch.int64)
+        many = torch.zeros(3 * nodes, dtype=torch.float64)
+        out = VerifyBuffers.allocate(nodes, VOCABULARY, CPU)
+        proposal = Proposal(torch.empty(nodes, VOCABULARY), node, None, 3)
+        for start in (0, nodes):
+            given = logits, node, node, many[start:]
+            for call in (
+                partial(verify_topk_triton, *given, out),
+                partial(verify_sample_triton, *given, proposal, out),
+            ):
+                for kernel in compiled(call, capability):
+                    found.setdefault(kernel.name, set()).add(id(kernel))
+    return {name: len(kernels) for name, kernels in found.items()}
+
+
+def resources_of_all(capability: str) -> list[dict[str, object]]:
     table = []
     for dtype, sizes in ((torch.bfloat16, (1, 60)), (torch.float32, (256,))):
         calls = [call for nodes in sizes for call in verifications(nodes, dtype)]
         for call in (*calls, *around(dtype)):
             for kernel in compiled(call, capability):
                 table.append({"kernel": kernel.name, "dtype": str(dtype), **resources(kernel)})
-    print(json.dumps(table))
+    return table
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    ask = binaries if "sizes" in sys.argv else resources_of_all
+    print(json.dumps(ask(sys.argv[1])))

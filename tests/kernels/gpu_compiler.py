@@ -20,12 +20,18 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
+COUNTED = {
+    "wide_loads": r"ld\.global\.v4\.b32",
+    "loads_ahead": r"cp\.async\.cg",
+    "products": r"mma\.sync|wgmma\.mma_async|tcgen05\.mma",
+}
+
 
 class _Absent:
     """As much of a driver as compiling asks for."""
 
-    def __init__(self, capability: int) -> None:
-        self._target = GPUTarget("cuda", capability, 32)
+    def __init__(self, target: GPUTarget) -> None:
+        self._target = target
 
     def get_current_target(self) -> GPUTarget:
         return self._target
@@ -37,11 +43,15 @@ class _Absent:
         return 0
 
 
-def compiled(call: Callable[[], Any], capability: int) -> list[Any]:
-    """The kernels that `call` would launch on a card of this compute capability (90: H100).
+def compiled(call: Callable[[], Any], architecture: str) -> list[Any]:
+    """The kernels that `call` would launch on a GPU: a compute capability (90: H100), or AMD's name
+    of an architecture (gfx942: MI300).
 
-    Nothing runs, so the call's outputs mean nothing.
+    Nothing runs, so the call's outputs mean nothing. Launches that share a binary return the same
+    object.
     """
+    amd = architecture.startswith("gfx")
+    target = GPUTarget("hip", architecture, 64) if amd else GPUTarget("cuda", int(architecture), 32)
     found = []
     run = JITFunction.run
 
@@ -50,7 +60,7 @@ def compiled(call: Callable[[], Any], capability: int) -> list[Any]:
         found.append(kernel)
         return kernel
 
-    driver.set_active(_Absent(capability))
+    driver.set_active(_Absent(target))
     JITFunction.run = compile_only
     try:
         call()
@@ -60,7 +70,11 @@ def compiled(call: Callable[[], Any], capability: int) -> list[Any]:
 
 
 def resources(kernel: Any) -> dict[str, int]:
-    """Registers a thread, bytes of stack a thread (spilled registers), bytes of shared memory."""
+    """Registers a thread, bytes of stack a thread (spilled registers), bytes of shared memory.
+
+    Of an NVIDIA GPU. And how many instructions load 16 bytes a thread, ahead of their use or not,
+    and how many multiply on tensor cores: that accesses are coalesced shows nowhere else.
+    """
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(kernel.kernel)
@@ -72,4 +86,5 @@ def resources(kernel: Any) -> dict[str, int]:
         "registers": usage["REG"],
         "stack": usage["STACK"],
         "shared": kernel.metadata.shared,
+        **{name: len(re.findall(pattern, kernel.asm["ptx"])) for name, pattern in COUNTED.items()},
     }

@@ -177,6 +177,16 @@ def test_no_uniform_draws_a_token_of_weight_zero(verify: Verify, u: float) -> No
 
 
 @TOPK
+@pytest.mark.parametrize("temperature", [1e-30, 1e-40])
+def test_a_temperature_near_zero_leaves_the_arg_max(verify: Verify, temperature: float) -> None:
+    """1 / temperature is no float32: nothing may become infinity times zero."""
+    case = problem(6, 200, 12)
+    greedy = accept_greedy(case.tree, arg_max(case.logits))
+    walk = topk(verify, case, temperature=temperature)
+    assert (walk.path, walk.tokens, walk.broken) == (greedy.path, greedy.tokens, False)
+
+
+@TOPK
 def test_p_with_one_token_accepts_it_and_draws_it(verify: Verify) -> None:
     logits = torch.full((3, 150), float("-inf"))
     logits[0, 99], logits[1, 3], logits[2, 149] = 5.0, 5.0, -5.0
