@@ -114,7 +114,9 @@ def _attend_blocks(
     return total, peak, mixed
 
 
-@triton.jit(do_not_specialize=["window", "kv_heads", "groups", "nodes", "tree_rows"])
+@triton.jit(
+    do_not_specialize=["window", "kv_heads", "groups", "nodes", "tree_rows", "lengths_stride"]
+)
 def attend_split(
     query: tl.tensor,  # [B, H, T, D]
     key: tl.tensor,  # [B, KV, N, D]
@@ -122,6 +124,7 @@ def attend_split(
     words: tl.tensor,  # int64 [B, T, W]
     depth: tl.tensor,  # int [B, S]
     prefix_lengths: tl.tensor,  # int [B]
+    lengths_stride: tl.tensor,
     result: tl.tensor,  # [B, H, T, splits, D]; one split: the output, else float32
     levels: tl.tensor,  # float32 [B, H, T, splits], log2 of the sum of weights; if PARTIAL
     scale: tl.tensor,
@@ -170,7 +173,7 @@ def attend_split(
         own = tl.load(depth + (tree_rows - nodes + node) * depth_strides[1])
         oldest = own.to(tl.int32) - window + 1
 
-    prefix = tl.load(prefix_lengths + text).to(tl.int32)
+    prefix = tl.load(prefix_lengths + text * lengths_stride).to(tl.int32)
     # No query stands before the root, so none sees a key that the root's window leaves out.
     first = tl.maximum(prefix - window + 1, 0)
     in_prefix = tl.cdiv(prefix - first, BLOCK_N)

@@ -53,22 +53,36 @@ def plan_launch(sizes: AttentionSizes, itemsize: int, card: Card) -> LaunchPlan:
     the same in every replay of a graph: the kernel divides the keys in use among the splits.
     """
     block_d = max(16, power_of_two(sizes.head_dim))
-    if itemsize == 4:  # three products for each one (tf32x3) need that many more registers
-        widest, block_n = max(16, min(32, 4096 // block_d)), 32 if block_d <= 128 else 16
-    else:
-        widest, block_n = (128, 64) if block_d <= 128 else (64, 32)
-        widest //= 2 if card.shared_memory < 96 * 1024 else 1
+    widest, block_n = _largest_blocks(block_d, itemsize, card.shared_memory)
     block_m = min(max(16, power_of_two(sizes.rows)), widest)
     accumulators = block_m * (block_d + block_n)
     warps = 4 if accumulators <= 4 * 32 * 96 else 8  # at most 96 of a thread's 255 registers
+    stages = [
+        _stages(card.shared_memory // side_by_side, block_m, block_n, block_d * itemsize)
+        for side_by_side in (1, 2)
+    ]
+    # Two programs hide each other's waiting, if both can load ahead.
+    side_by_side = 2 if warps == 4 and stages[1] > 1 else 1
     programs = sizes.batch * sizes.kv_heads * -(-sizes.rows // block_m)
-    wanted = card.multiprocessors * (2 if warps == 4 else 1) // programs
+    wanted = card.multiprocessors * side_by_side // programs
     splits = max(1, min(wanted, -(-sizes.keys // block_n), MAX_SPLITS))
-    stage = 2 * block_n * block_d * itemsize  # keys and values
-    spare = card.shared_memory - block_m * block_d * itemsize
-    return LaunchPlan(
-        block_m, block_n, block_d, splits, warps, stages=min(max(spare // stage, 1), 3)
+    return LaunchPlan(block_m, block_n, block_d, splits, warps, max(stages[side_by_side - 1], 1))
+
+
+def _largest_blocks(block_d: int, itemsize: int, shared_memory: int) -> tuple[int, int]:
+    """Queries and keys of a block: as many as registers and two blocks of keys ahead allow."""
+    if itemsize == 4:  # three products for each one (tf32x3) need that many more registers
+        return max(16, min(32, 4096 // block_d)), 32 if block_d <= 128 else 16
+    widest, block_n = (128, 64) if block_d <= 128 else (64, 32)
+    return (
+        widest if shared_memory >= 96 * 1024 else widest // 2,
+        block_n if shared_memory >= 136 * 1024 else block_n // 2,
     )
+
+
+def _stages(shared_memory: int, block_m: int, block_n: int, row_bytes: int) -> int:
+    """How many blocks of keys and values fit beside the queries, three at most; 0: none."""
+    return min((shared_memory - block_m * row_bytes) // (2 * block_n * row_bytes), 3)
 
 
 def workspace_size(
@@ -129,22 +143,30 @@ def _attend(
     """Every split's own attention, and the base-2 logarithm of its sum of weights."""
     from kernels.tree_attention_kernels import attend_split
 
-    words = tree.words.expand(sizes.batch, -1, -1)
-    depth = words[..., 0] if tree.depth is None else tree.depth.expand(sizes.batch, -1)
+    words, lengths = tree.words, tree.prefix_lengths
+    depth = words[..., 0] if tree.depth is None else tree.depth
     row_blocks = -(-sizes.rows // plan.block_m)
     attend_split[(sizes.batch * sizes.kv_heads, row_blocks, plan.splits)](
-        query, key, value, words, depth, tree.prefix_lengths, result, levels,
+        query, key, value, words, depth, lengths, lengths.stride(0), result, levels,
         scale * _LOG2_E if softcap is None else scale / softcap,
         1.0 if softcap is None else softcap * _LOG2_E,
         NO_WINDOW if window is None else window,
         sizes.kv_heads, sizes.groups, sizes.nodes, sizes.tree_rows,
-        query.stride(), key.stride(), value.stride(), words.stride(), depth.stride(),
+        query.stride(), key.stride(), value.stride(), _strides(words), _strides(depth),
         result.stride(),
         HEAD_DIM=sizes.head_dim, BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, BLOCK_D=plan.block_d,
         WINDOW=window is not None, SOFTCAP=softcap is not None, PARTIAL=plan.splits > 1,
-        PRODUCT=_product_dtype(query), PRECISION="tf32x3",
+        PRODUCT=_product_dtype(query), PRECISION=_precision(),
         num_warps=plan.warps, num_stages=plan.stages,
     )  # fmt: skip
+
+
+def _strides(shared: torch.Tensor) -> tuple[int, ...]:
+    """Strides of a tensor [1 or B, ...] read by text.
+
+    What all texts share has a stride of 0 instead of its size, which would be compiled anew.
+    """
+    return (0 if len(shared) == 1 else shared.stride(0), *shared.stride()[1:])
 
 
 def _unite(
@@ -208,6 +230,12 @@ def _product_dtype(query: torch.Tensor) -> Any:
     if query.dtype == torch.bfloat16 and not triton.knobs.runtime.interpret:
         return tl.bfloat16
     return tl.float32
+
+
+def _precision() -> str:
+    """How float32 is multiplied: three products on an NVIDIA tensor core are as good as one in
+    float32, and faster; there is no such thing on an AMD GPU."""
+    return "ieee" if torch.version.hip else "tf32x3"
 
 
 @lru_cache(maxsize=16)

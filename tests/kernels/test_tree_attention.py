@@ -150,6 +150,23 @@ def test_strides_change_nothing(attend: Attend, kind: str) -> None:
 
 
 @FORMS
+def test_lengths_and_masks_may_be_parts_of_what_the_caller_keeps(attend: Attend) -> None:
+    """A column of a table, and one length for all texts."""
+    case = problem(prefixes=[70, 1, 9], nodes=3)
+    table = torch.tensor([[70, -5], [1, -5], [9, -5]], device=DEVICE)
+    apart = replace(
+        case.mask,
+        prefix_lengths=table[:, 0],
+        words=torch.stack([case.mask.words] * 2, -1)[..., 0],
+        depth=torch.stack([case.depth.to(DEVICE)] * 2, -1)[..., 0],
+    )
+    assert error(attend(*case.states, apart, window=4), answer(case, window=4)) < 1e-5
+    same = problem(prefixes=[20, 20, 20], nodes=3)
+    alike = replace(same.mask, prefix_lengths=same.mask.prefix_lengths[:1].expand(3))
+    assert error(attend(*same.states, alike), answer(same)) < 1e-5
+
+
+@FORMS
 @pytest.mark.parametrize("nodes", [1, 6])
 def test_outputs_are_overwritten_and_what_lies_behind_the_tree_is_not_read(
     attend: Attend, nodes: int
