@@ -100,6 +100,15 @@ def test_scale_soft_cap_and_window_are_honoured(
     assert error(attend(*case.states, case.mask, **options), answer(case, **options)) < 1e-5
 
 
+@FORMS
+def test_a_soft_cap_far_above_the_scores_changes_next_to_nothing(attend: Attend) -> None:
+    """tanh(x) is x - x^3 / 3 there: its rounding error must not be multiplied by the cap."""
+    case = problem(prefixes=[90], nodes=3)
+    found = attend(*case.states, case.mask, softcap=1e4)
+    assert error(found, answer(case, softcap=1e4)) < 2e-6
+    assert error(found, answer(case)) < 1e-5
+
+
 def test_a_window_hides_what_lies_too_far_back() -> None:
     case = problem(prefixes=[50], nodes=8)
     chain = replace(
