@@ -16,7 +16,7 @@ import torch
 
 from kernels.ancestor_bits import TreeMask
 from kernels.attention_sizes import AttentionSizes, attention_sizes
-from kernels.launch import on_device, power_of_two
+from kernels.launch import on_device, power_of_two, refuse_double
 
 MAX_SPLITS = 64  # the second launch holds one row of all splits in registers
 NO_WINDOW = 2**30  # tokens, more than any text has
@@ -110,6 +110,7 @@ def tree_attention_triton(
 ) -> torch.Tensor:
     """`tree_attention` on a GPU, or interpreted. Raises TypeError for float64."""
     sizes = attention_sizes(query, key, value, tree, softcap=softcap, window=window, out=out)
+    refuse_double(query, "tree_attention_torch")
     plan = plan_launch(sizes, query.element_size(), _card(query.device))
     if out is None:
         out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
@@ -215,15 +216,10 @@ def _parts(
 
 
 def _product_dtype(query: torch.Tensor) -> Any:
-    """What tl.dot multiplies in. Raises TypeError for a dtype that the kernel does not take."""
+    """What tl.dot multiplies in."""
     import triton
     import triton.language as tl
 
-    if query.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-        raise TypeError(
-            f"the Triton kernel takes float32, bfloat16 and float16, found {query.dtype}: use "
-            "tree_attention_torch"
-        )
     if query.dtype == torch.float16:
         return tl.float16
     # The interpreter would multiply the bits of bfloat16 as integers; float32 is exact here.

@@ -2,8 +2,8 @@
 
 What a verification decides stands in `VerifyBuffers.result`, which the host reads once a cycle
 (`read_walk`). Under Triton nothing here waits for the device or allocates: a CUDA graph can
-replay it, and neither p nor q is stored for all nodes. PyTorch looks at the rows that the walk
-comes to.
+replay it, and neither p nor q is stored for all nodes; float64 logits raise TypeError. PyTorch
+looks at the rows that the walk comes to.
 
 A tree of fewer than T nodes is filled up behind its last one with nodes of parent -1, whose tokens
 and logits do not matter: they are never tested.

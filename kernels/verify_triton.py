@@ -1,4 +1,5 @@
-"""`kernels.verify` as Triton launches. Importable without Triton; only a call needs it.
+"""`kernels.verify` as Triton launches. Importable without Triton; only a call needs it. Every
+launcher raises TypeError for float64.
 
 Logits are read once. The rows of nodes whose children were drawn, and the row where the walk
 stopped, are read again wherever p is needed, since neither p nor q is stored.
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kernels.launch import on_device, power_of_two
+from kernels.launch import on_device, power_of_two, refuse_double
 from kernels.verify_buffers import (
     HEADER,
     Proposal,
@@ -40,6 +41,7 @@ def score_nodes_triton(
 ) -> None:
     """As `kernels.verify.score_nodes`."""
     refuse_misfits(logits, token, parent, out)
+    refuse_double(logits, "score_nodes_torch")
     refuse_least(least, len(token))
     with on_device(logits):
         _score(logits, token, parent, out, temperature, least)
@@ -53,6 +55,7 @@ def verify_greedy_triton(
 ) -> None:
     """As `kernels.verify.verify_greedy`."""
     refuse_misfits(logits, token, parent, out)
+    refuse_double(logits, "verify_greedy_torch")
     with on_device(logits):
         _score(logits, token, parent, out, 1.0, None)
         _walk(token, parent, None, out, drawn=False)
@@ -70,6 +73,7 @@ def verify_topk_triton(
 ) -> None:
     """As `kernels.verify.verify_topk`."""
     refuse_misfits(logits, token, parent, out)
+    refuse_double(logits, "verify_topk_torch")
     refuse_uniforms(uniforms, len(token))
     refuse_least(least, len(token))
     with on_device(logits):
@@ -91,6 +95,7 @@ def verify_sample_triton(
 ) -> None:
     """As `kernels.verify.verify_sample`."""
     refuse_misfits(logits, token, parent, out)
+    refuse_double(logits, "verify_sample_torch")
     refuse_uniforms(uniforms, len(token))
     refuse_least(least, len(token))
     refuse_proposal(proposal, *logits.shape)

@@ -18,6 +18,7 @@ from kernels.verify_triton import (
     _walk,
     score_nodes_triton,
     verify_greedy_triton,
+    verify_sample_triton,
     verify_topk_triton,
 )
 from tests.kernels.verify_problems import (
@@ -340,6 +341,20 @@ def test_misfits_are_named(verify: Verify) -> None:
         verify(logits, token, parent, case.given, out, least=torch.zeros(8, device=DEVICE)[::2])
     with pytest.raises(ValueError, match="power of two"):
         buffers(case, 48)
+
+
+def test_float64_logits_are_refused_by_triton_and_not_rounded() -> None:
+    case = problem(4, 100, 9, dtype=torch.float64)
+    out = buffers(case)
+    with pytest.raises(TypeError, match=r"found torch\.float64: use verify_topk_torch"):
+        verify_topk_triton(*case.arguments, case.given, out)
+    with pytest.raises(TypeError, match="use verify_greedy_torch"):
+        verify_greedy_triton(*case.arguments, out)
+    with pytest.raises(TypeError, match="use verify_sample_torch"):
+        verify_sample_triton(*case.arguments, case.given, case.proposal(), out)
+    with pytest.raises(TypeError, match="use score_nodes_torch"):
+        score_nodes_triton(*case.arguments, out)
+    verify_topk_torch(*case.arguments, case.given, out)
 
 
 def test_uniforms_drawn_at_once_are_those_drawn_one_by_one() -> None:
