@@ -22,9 +22,10 @@ _YES = ("1", "true", "on", "yes", "y")  # as Triton reads its own switches
 def implementation(device_type: str) -> Implementation:
     """Which form of an operation runs on tensors of this device type ("cpu", "cuda", ...).
 
-    Triton on a GPU where it is installed, PyTorch everywhere else. The environment variable
-    EAGLE3_VIZ_KERNELS, "torch" or "triton", overrules that. Raises ValueError when it holds
-    anything else, RuntimeError when it asks for Triton where Triton cannot run.
+    Triton on GPUs that it makes good code for, where it is installed; PyTorch everywhere else.
+    The environment variable EAGLE3_VIZ_KERNELS, "torch" or "triton", overrules that. Raises
+    ValueError when it holds anything else, RuntimeError when it asks for Triton where Triton
+    cannot run.
     """
     wanted = os.environ.get(OVERRIDE, "")
     if wanted not in ("", "torch", "triton"):
@@ -34,13 +35,24 @@ def implementation(device_type: str) -> Implementation:
     if wanted == "triton":
         _refuse_unless_triton_runs(device_type)
         return "triton"
-    return "triton" if device_type == "cuda" and triton_installed() else "torch"
+    suits = device_type == "cuda" and triton_installed() and gpus_are_recent()
+    return "triton" if suits else "torch"
 
 
 @cache
 def triton_installed() -> bool:
     """Whether Triton can be imported; there is none for macOS and Windows."""
     return importlib.util.find_spec("triton") is not None
+
+
+@cache
+def gpus_are_recent() -> bool:
+    """Whether no GPU is older than compute capability 8.0 (Ampere): for those Triton makes products
+    without tensor cores, or no code at all."""
+    import torch
+
+    devices = range(torch.cuda.device_count())
+    return all(torch.cuda.get_device_capability(device) >= (8, 0) for device in devices)
 
 
 def _refuse_unless_triton_runs(device_type: str) -> None:

@@ -36,6 +36,7 @@ def python(script: str, **environment: str) -> str:
 
 def test_gpus_get_triton_and_everything_else_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "triton_installed", lambda: True)
+    monkeypatch.setattr(kernels, "gpus_are_recent", lambda: True)
     found = {device: implementation(device) for device in ("cuda", "cpu", "mps", "xpu")}
     assert found == {"cuda": "triton", "cpu": "torch", "mps": "torch", "xpu": "torch"}
 
@@ -43,6 +44,20 @@ def test_gpus_get_triton_and_everything_else_pytorch(monkeypatch: pytest.MonkeyP
 def test_without_triton_a_gpu_gets_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "triton_installed", lambda: False)
     assert implementation("cuda") == "torch"
+
+
+def test_a_gpu_without_tensor_cores_for_triton_gets_pytorch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernels, "triton_installed", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    for capabilities, expected in (((9, 0), (8, 0)), "triton"), (((9, 0), (7, 5)), "torch"):
+        monkeypatch.setattr("torch.cuda.get_device_capability", lambda i, c=capabilities: c[i])
+        kernels.gpus_are_recent.cache_clear()
+        assert implementation("cuda") == expected
+    monkeypatch.setenv("EAGLE3_VIZ_KERNELS", "triton")
+    assert implementation("cuda") == "triton"
+    kernels.gpus_are_recent.cache_clear()
 
 
 def test_one_variable_overrules_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
