@@ -19,7 +19,12 @@ NAME = "attend_tree_under_test"
 PARENTS = [-1, 0, 0, 1, 1, 2, 3, 3, 6, 8]  # five levels: deeper than the families' window
 
 
-@pytest.mark.parametrize("form", ["torch", "triton"])
+ON_THE_CPU = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="the tiny models are on the CPU, where nothing is interpreted"
+)
+
+
+@pytest.mark.parametrize("form", ["torch", pytest.param("triton", marks=ON_THE_CPU)])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_verified_tree_has_the_logits_of_the_masked_attention(
     monkeypatch: pytest.MonkeyPatch, family: str, form: str

@@ -224,7 +224,7 @@ def test_equal_scores_give_the_mean_and_huge_ones_the_best_key(attend: Attend) -
     scores = (case.query[0] @ case.key[0].transpose(1, 2))[:, 0]  # [H, n]
     best = case.value[0, 0, scores.argmax(-1)]
     huge = attend(*case.states, case.mask, scale=1e4)
-    assert torch.equal(huge[0, :, 0], best)
+    assert torch.allclose(huge[0, :, 0], best, rtol=0.0, atol=1e-5)  # products may be tf32x3
 
 
 @FORMS
