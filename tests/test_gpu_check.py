@@ -214,6 +214,18 @@ def test_a_process_that_ends_early_keeps_the_rows_it_had(monkeypatch: pytest.Mon
     assert (kept.case, kept.passed, lost.passed) == ("copy", True, False)
 
 
+def test_a_process_that_hangs_is_ended_with_what_it_started() -> None:
+    started = "import subprocess; subprocess.run(['sleep', '20'])"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {started!r}])"
+    begin = time.monotonic()
+    assert process._trouble([sys.executable, "-c", script], 0.5) == "ended after 0 s"
+    assert time.monotonic() - begin < 10
+    assert process._trouble([sys.executable, "-c", "raise SystemExit('no device')"], 9.0) == (
+        "ended with status 1: no device"
+    )
+    assert process._trouble([sys.executable, "-c", ""], 9.0) == ""
+
+
 def test_one_failure_makes_the_whole_check_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -49,17 +51,28 @@ def run_apart(
 
 
 def _trouble(command: list[str], seconds: float) -> str:
-    """What went wrong with a command, in a sentence; "" where nothing did."""
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, timeout=seconds, capture_output=True, text=True, check=False
+    """What went wrong with a command, in a sentence; "" where nothing did.
+
+    It is ended with all that it started, compilers among them, and speaks into a file: a pipe stays
+    open for as long as any of those lives.
+    """
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=errors, stderr=errors, start_new_session=True
         )
-    except subprocess.TimeoutExpired:
-        return f"ended after {seconds:.0f} s"
-    if done.returncode == 0:
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return f"ended after {seconds:.0f} s"
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        errors.seek(0)
+        said = errors.read().strip().splitlines()
+    if status == 0:
         return ""
-    said = done.stderr.strip().splitlines()
-    return f"ended with status {done.returncode}: {said[-1] if said else 'nothing was said'}"
+    return f"ended with status {status}: {said[-1] if said else 'nothing was said'}"
 
 
 def run_here(section: Section, device: str, tiny: bool, limits: Limits | None) -> Iterator[Row]:
