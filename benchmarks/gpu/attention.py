@@ -93,11 +93,10 @@ def _numbers(
 def _providers(setup: Setup, case: Problem) -> Iterator[tuple[str, Callable[[], torch.Tensor]]]:
     """The kernel, its PyTorch form, and SDPA as a decoder without the kernel would best call it."""
     query, key, value, tree = case.arguments
-    buffers = {
-        "out": torch.empty_like(query),
-        "workspace": torch.empty(workspace_size(query, key), device=setup.device),
-    }
-    yield "triton", partial(tree_attention_triton, *case.arguments, **buffers)
+    out = torch.empty_like(query)
+    workspace = torch.empty(workspace_size(query, key), device=setup.device)
+    attend = partial(tree_attention_triton, out=out, workspace=workspace)
+    yield "triton", partial(attend, *case.arguments)
     yield "torch", partial(tree_attention_torch, *case.arguments)
     folded = query.reshape(len(query), key.shape[1], -1, query.shape[3])
     if query.shape[2] == 1:  # without a mask SDPA has faster kernels
@@ -119,7 +118,8 @@ def _flex(setup: Setup, case: Problem) -> Iterator[tuple[str, Callable[[], torch
     ) -> torch.Tensor:
         return seen[node, at]
 
-    mask = create_block_mask(visible, None, None, *seen.shape, device=setup.device)
+    nodes, keys = seen.shape
+    mask = create_block_mask(visible, None, None, nodes, keys, device=setup.device.type)
     attend = flex_attention if setup.tiny else torch.compile(flex_attention, dynamic=False)
     yield "flex", partial(attend, query, key, value, block_mask=mask, enable_gqa=True)
 

@@ -62,8 +62,8 @@ class Problem:
 
     def exact(self) -> torch.Tensor:
         """The answer in float64, [B, H, T, D], of the states as they are rounded."""
-        states = (x.double() for x in (self.query, self.key, self.value))
-        return tree_attention_torch(*states, self.tree, **self.shape.options)
+        query, key, value = (x.double() for x in (self.query, self.key, self.value))
+        return tree_attention_torch(query, key, value, self.tree, **self.shape.options)
 
     def error(self, found: torch.Tensor, exact: torch.Tensor) -> float:
         """Largest difference, relative to the largest entry of the answer."""

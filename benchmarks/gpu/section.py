@@ -6,7 +6,7 @@ A new section is a module with a `Section`, and its name in `benchmarks.gpu.sect
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -25,7 +25,7 @@ class Row:
 
     case: str
     provider: str
-    numbers: dict[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
     passed: bool | None = None
     note: str = ""
 

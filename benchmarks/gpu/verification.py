@@ -88,7 +88,8 @@ def _decided(walk: Walk) -> tuple[tuple[int, ...], ...]:
 
 def _walk(case: Problem, rule: str, form: str) -> Walk:
     """With a temperature and a threshold where the rule takes them."""
-    out = _poisoned(*case.logits.shape, case.logits.device)
+    nodes, vocabulary = case.logits.shape
+    out = _poisoned(nodes, vocabulary, case.logits.device)
     if rule == "greedy":
         {"torch": verify_greedy_torch, "triton": verify_greedy_triton}[form](*case.tree, out)
     elif rule == "topk":

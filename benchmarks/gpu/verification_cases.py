@@ -46,9 +46,13 @@ def problem(
     )
     least = logits.float().topk(min(KEPT, vocabulary), -1).values[:, -1].contiguous()
     uniforms = torch.rand(nodes, dtype=torch.float64, generator=generator)
-    parent = torch.tensor(parents)
     return Problem(
-        *(tensor.to(device) for tensor in (logits, token, parent, uniforms, least)), proposal
+        logits=logits.to(device),
+        token=token.to(device),
+        parent=torch.tensor(parents, device=device),
+        uniforms=uniforms.to(device),
+        least=least.to(device),
+        proposal=proposal,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +37,8 @@ def test_a_verified_tree_has_the_logits_of_the_masked_attention(
     tree = tree_of(random_ids(10, seed=2), PARENTS)
     expected = target.verify(tree).logits
     mask = TreeMask.pack(tree.visible, torch.tensor([9]), tree.depth)
+    parameters = inspect.signature(target.model.forward).parameters
+    cache = {"cache" if "cache" in parameters else "past_key_values": target.cache}
     target.model.set_attn_implementation(NAME)
     try:
         with torch.inference_mode():
@@ -44,7 +47,7 @@ def test_a_verified_tree_has_the_logits_of_the_masked_attention(
                 position_ids=9 + tree.depth[None],
                 use_cache=True,
                 tree=mask,
-                **{target._cache_argument: target.cache},
+                **cache,
             ).logits[0]
     finally:
         target.cache.roll_back()
