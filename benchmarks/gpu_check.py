@@ -16,7 +16,6 @@ import argparse
 import os
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -28,7 +27,7 @@ from benchmarks.gpu.report import Result, table, write
 from benchmarks.gpu.section import Section
 from benchmarks.gpu.sections import SECTIONS
 from benchmarks.gpu.timing import Limits
-from eagle3_viz.provenance import command_line, git_commit, machine, versions
+from eagle3_viz.provenance import measured_on
 from kernels import INTERPRETER, triton_installed
 
 OUT = Path(__file__).resolve().parent.parent / ".work"
@@ -56,18 +55,13 @@ def check(sections: list[Section], device: str, tiny: bool) -> list[Result]:
 
 def facts_of(device: str) -> dict[str, str]:
     """What a reader of the results needs to know, as text."""
-    on_gpu = device == "cuda"
-    try:
-        triton = version("triton")
-    except PackageNotFoundError:
-        triton = "absent"
-    packages = {**versions(), "triton": triton, "cuda": str(torch.version.cuda)}
+    import triton  # not before the check has asked for the interpreter
+
     return {
-        "card": torch.cuda.get_device_name() if on_gpu else "interpreted, no GPU",
-        "machine": machine(torch.device(device)),
-        "versions": " ".join(f"{name}={text}" for name, text in packages.items()),
-        "commit": git_commit(),
-        "command": " ".join(command_line()),
+        "card": torch.cuda.get_device_name() if device == "cuda" else "interpreted, no GPU",
+        **measured_on(torch.device(device)),
+        "triton": triton.__version__,
+        "cuda": str(torch.version.cuda),
         "date": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
 
@@ -110,7 +104,7 @@ def main() -> None:
     if given.device == "cpu":
         os.environ[INTERPRETER] = "1"  # before anything imports Triton
     facts = facts_of(given.device)
-    print(f"{facts['machine']}\n{facts['versions']}")
+    print(f"{facts['machine']}\n{facts['versions']} triton={facts['triton']} cuda={facts['cuda']}")
     chosen = [section for section in SECTIONS if section.name in {LIMITS.name, *given.sections}]
     results = check(chosen, given.device, given.tiny)
     for path in write(given.out, facts, results):

@@ -226,10 +226,10 @@ def test_a_process_that_hangs_is_ended_with_what_it_started() -> None:
     assert process._trouble([sys.executable, "-c", ""], 9.0) == ""
 
 
+@TRITON
 def test_one_failure_makes_the_whole_check_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gpu_check, "triton_installed", lambda: True)
     bad = section_of(Case("broken", raising))
     good = section_of(Case("good", lambda: iter([Row("good", "torch", {"us": 2.0})])))
     monkeypatch.setattr(gpu_check, "SECTIONS", (bad, replace(good, name="good")))
