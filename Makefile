@@ -17,10 +17,10 @@ PIP_INSTALL = $(PY) -m pip install --disable-pip-version-check $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test fast lint bench clean venv runtime dev fetch chromium
+.PHONY: help run test fast lint bench gpu-check clean venv runtime dev fetch chromium
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  Options: PORT=8600, ARGS="...", PIP_ARGS="...", PYTHON=/path/to/python3'
 
@@ -41,6 +41,9 @@ lint: dev ## Check style, format and types
 
 bench: runtime fetch ## Measure decoding on this machine
 	$(PY) -m benchmarks.bench_decode $(ARGS)
+
+gpu-check: runtime ## Check and measure the kernels on this machine's GPU
+	$(PY) -m benchmarks.gpu_check $(ARGS)
 
 clean: ## Remove .venv and the caches of the tools; runs and the fetched target stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
