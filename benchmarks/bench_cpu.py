@@ -82,7 +82,7 @@ def cycles_of(pair: LoadedPair, prompt: list[int], config: DecodeConfig) -> dict
 
 def floor_ms(products: Products, dtype: torch.dtype) -> float:
     """Median time of the products alone."""
-    inputs, took = inputs_of(products, dtype), []
+    inputs, took = inputs_of(products, dtype, torch.device("cpu")), []
     for _ in range(REPEATS):
         start = time.perf_counter()
         run_products(products, inputs)

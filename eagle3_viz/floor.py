@@ -32,9 +32,10 @@ def draft_products(draft: FeatureDraft, shape: TreeShape, committed: int) -> Pro
 
 
 @torch.inference_mode()
-def inputs_of(products: Products, dtype: torch.dtype) -> list[torch.Tensor]:
+def inputs_of(products: Products, dtype: torch.dtype, device: torch.device) -> list[torch.Tensor]:
     """An input for each of them, [rows, in]."""
-    return [torch.ones(rows, product.width, dtype=dtype) for product, rows in products]
+    shapes = [(rows, product.width) for product, rows in products]
+    return [torch.ones(shape, dtype=dtype, device=device) for shape in shapes]
 
 
 @torch.inference_mode()

@@ -58,7 +58,7 @@ def test_a_family_that_is_not_fused_has_the_products_of_its_linear_layers() -> N
     target = tiny_target("gemma")
     products = forward_products(target, 3)
     assert len(products) == 8 * 7 + 1
-    run_products(products, inputs_of(products, target.dtype))
+    run_products(products, inputs_of(products, target.dtype, target.device))
 
 
 @pytest.mark.parametrize("method", ["eagle1", "eagle3"])
@@ -83,5 +83,5 @@ def test_a_draft_multiplies_what_its_floor_says(
 def test_running_a_floor_multiplies_once_with_each_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     spy, target = Spy(monkeypatch), tiny_target()
     products = forward_products(target, 4)
-    run_products(products, inputs_of(products, target.dtype))
+    run_products(products, inputs_of(products, target.dtype, target.device))
     assert spy.take() == named(products)

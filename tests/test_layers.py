@@ -30,6 +30,8 @@ ABOVE_ENGINE = {
         "trace_words",
         "accept_walk",
         "cycle_view",
+        "cycle_budget",
+        "chrome_trace",
         "analysis",
         "metrics",
         "library",

@@ -11,6 +11,7 @@ from eagle3_viz.cli.export_arguments import add_export
 from eagle3_viz.cli.lossless_arguments import add_lossless
 from eagle3_viz.cli.option_types import DTYPES, seed, text
 from eagle3_viz.cli.pair_arguments import add_models
+from eagle3_viz.cli.profile_arguments import add_profile
 from eagle3_viz.cli.suite_arguments import add_suite
 from eagle3_viz.cli.train_arguments import add_train
 from eagle3_viz.config import METHODS, RULES, DecodeConfig, Sampling, TreeShape
@@ -52,6 +53,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add_export(commands)
     add_suite(commands)
     add_lossless(commands)
+    add_profile(commands)
     add_train(commands)
     args = parser.parse_args(argv)
     if args.command == "decode":

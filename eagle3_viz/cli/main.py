@@ -84,6 +84,12 @@ def _pairs(args: argparse.Namespace) -> int:
     return list_pairs()
 
 
+def _profile(args: argparse.Namespace) -> int:
+    from eagle3_viz.cli.profile import profile
+
+    return profile(args)
+
+
 def _show(args: argparse.Namespace) -> int:
     from eagle3_viz.cli.show import show
 
@@ -108,6 +114,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "fetch": _fetch,
     "lossless": _lossless,
     "pairs": _pairs,
+    "profile": _profile,
     "show": _show,
     "suite": _suite,
     "train": _train,
