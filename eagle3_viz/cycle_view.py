@@ -5,12 +5,16 @@ Every text here is plain: tokens have their whitespace made visible and are mark
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pandas as pd
 
 from eagle3_viz.records import Cycle, Distributions, NodeState
 from eagle3_viz.tokens import visible
 from eagle3_viz.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LABEL_LIMIT = 40  # characters of a token in a list
 STATES = {
@@ -64,6 +68,8 @@ def distributions_at(cycle: Cycle, node: int) -> Distributions | None:
 
 def node_table(trace: Trace, cycle: Cycle) -> pd.DataFrame:
     """The verified tree, one row a node. Probabilities are NaN where they do not exist."""
+    import pandas as pd  # here, for its import takes longer than all that needs no table
+
     nodes = cycle.nodes
     if nodes is None:
         return pd.DataFrame()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from eagle3_viz.records import Cycle, Origin
 from eagle3_viz.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PHASES = ("draft", "tree", "verify", "accept", "commit")
 
@@ -96,6 +98,8 @@ def acceptance_by_depth(trace: Trace) -> pd.DataFrame:
     Where such a cycle recorded no nodes, whether its last node had children is unknown, and
     `tested` leaves that out.
     """
+    import pandas as pd  # here, for its import takes longer than all that needs no table
+
     cycles = tuple(trace.cycles)
     tested_to = [c.accepted + _had_children(c) for c in cycles]
     rows = []

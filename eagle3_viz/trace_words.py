@@ -18,6 +18,9 @@ FINISHES: dict[Finish | None, str] = {
     "stop": "a stop string was produced",
     None: "interrupted before the end",
 }
+NOT_LOSSLESS = (
+    "The rule typical changes the output distribution: this text is no draw from the target's."
+)
 
 
 def circumstances(trace: Trace) -> list[Row]:

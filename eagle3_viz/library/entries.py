@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -94,11 +94,13 @@ def _described(path: Path, trace_id: str, shipped: bool, _stamp: int) -> Entry:
     )
 
 
-def distinct_names(entries: Iterable[Entry]) -> dict[str, str]:
+def distinct_names(names: Mapping[str, str]) -> dict[str, str]:
     """What to call each trace, by its id: its name, with the id where two have the same."""
-    listed = tuple(entries)
-    times = Counter(entry.name for entry in listed)
-    return {e.id: e.name if times[e.name] == 1 else f"{e.name} ({e.id})" for e in listed}
+    times = Counter(names.values())
+    return {
+        trace_id: name if times[name] == 1 else f"{name} ({trace_id})"
+        for trace_id, name in names.items()
+    }
 
 
 def labels_to_json(labels: Labels) -> bytes:

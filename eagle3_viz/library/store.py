@@ -12,7 +12,14 @@ from pathlib import Path
 from eagle3_viz import trace_file
 from eagle3_viz.files import write_atomically
 from eagle3_viz.library.content import is_json, trace_in
-from eagle3_viz.library.entries import Entry, Labels, described, labels_in, labels_to_json
+from eagle3_viz.library.entries import (
+    Entry,
+    Labels,
+    described,
+    distinct_names,
+    labels_in,
+    labels_to_json,
+)
 from eagle3_viz.library.examine import examine
 from eagle3_viz.library.folder import (
     SHIPPED,
@@ -69,6 +76,20 @@ class Library:
     def entries(self) -> tuple[Entry, ...]:
         """The entries of `listing`."""
         return self.listing().entries
+
+    def names(self) -> dict[str, str]:
+        """What to call each trace, by its id: own ones first, and no two called the same.
+
+        Much quicker than the entries, for no trace is read: a damaged one is among them.
+        """
+        own = {
+            found.id: self._labels(found.id, found.path).name
+            for found in own_files(self.folder, lambda _: None)
+        }
+        shipped = {
+            found.id: shipped_labels(found.path).name for found in shipped_files(self.shipped)
+        }
+        return distinct_names(own | shipped)
 
     def entry(self, trace_id: str) -> Entry:
         """The entry of one trace."""

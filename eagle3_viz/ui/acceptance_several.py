@@ -21,7 +21,7 @@ def draw() -> None:
     """The choice of traces, and what they amount to."""
     library = place.shared()
     entries = {entry.id: entry for entry in library.entries() if entry.cycles}
-    names = distinct_names(tuple(entries.values()))
+    names = distinct_names({entry.id: entry.name for entry in entries.values()})
     chosen = st.multiselect(
         "Traces",
         list(entries),

@@ -139,7 +139,7 @@ def _row_clicked(ids: Sequence[str]) -> None:
 
 
 def _pick(shown: Sequence[Entry]) -> Entry:
-    names = distinct_names(shown)
+    names = distinct_names({entry.id: entry.name for entry in shown})
     picked = st.selectbox(
         "Trace",
         list(names),

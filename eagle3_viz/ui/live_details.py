@@ -12,6 +12,7 @@ from eagle3_viz.figures.histogram import accepted_per_cycle
 from eagle3_viz.figures.timings import time_per_cycle
 from eagle3_viz.records import Cycle
 from eagle3_viz.trace import Header, ModelSource, Trace
+from eagle3_viz.trace_words import NOT_LOSSLESS
 from eagle3_viz.ui import live_save, live_state
 from eagle3_viz.ui.charts import chart, theme
 from eagle3_viz.ui.live_state import View
@@ -27,9 +28,6 @@ NOTES = {
     "typical": "Bars: p at temperature 1. The rule keeps what the warped p (diamonds, where it "
     "differs) gives more than a threshold: this changes the output distribution.",
 }
-NOT_LOSSLESS = (
-    "The rule typical changes the output distribution: this text is no draw from the target's."
-)
 PROBABILITIES = ("q draft", "p target", "p of the rule", "p when tested", "accept probability")
 
 

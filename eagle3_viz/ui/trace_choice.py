@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from eagle3_viz.library import place
-from eagle3_viz.library.entries import distinct_names
 from eagle3_viz.library.folder import LIVE, SHIPPED
 from eagle3_viz.library.store import LibraryError
 from eagle3_viz.library.words import plain
@@ -143,7 +142,7 @@ def _go(page: str, trace_id: str, cycle: int | None = None, node: int | None = N
 
 def _names() -> dict[str, str]:
     """What each trace on offer is called, this tab's run first; no two are called the same."""
-    names = distinct_names(place.shared().entries())
+    names = place.shared().names()
     trace = _live()
     if trace is None:
         return names

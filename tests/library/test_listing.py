@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from eagle3_viz.library.entries import distinct_names
 from eagle3_viz.library.filtering import Filter, matching
 from eagle3_viz.library.store import Library
 from tests.synthetic import make_trace
@@ -20,7 +19,7 @@ def library(tmp_path: Path) -> Library:
 def test_traces_of_one_name_are_told_apart_by_their_id(library: Library) -> None:
     one, two = (library.save(make_trace(cycles=1), "same") for _ in range(2))
     other = library.save(make_trace(cycles=1), "other")
-    assert distinct_names(library.entries()) == {
+    assert library.names() == {
         one.id: f"same ({one.id})",
         two.id: f"same ({two.id})",
         other.id: "other",
