@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import streamlit as st
+from starlette.middleware import Middleware
 
+from eagle3_viz.spinning import spin_briefly
 from eagle3_viz.ui import start
+from eagle3_viz.ui.ahead import Ahead
 
-# The browser often shares the processor with the engine. OpenMP threads that spin while they wait
-# then block each other for whole time slices (measured on two cores: a step 20 times as long), so
-# here they sleep instead. Set before torch is imported; benchmarks keep the faster default.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+spin_briefly()
 
-app = st.App("shell.py", lifespan=start.serving)
+app = st.App("shell.py", lifespan=start.serving, middleware=[Middleware(Ahead)])

@@ -99,7 +99,7 @@ def test_the_facts_name_what_ran_and_the_prompt_is_plain_text(
     page = opened(trace)
     facts = page.text[0].value
     assert "EAGLE-3, rule topk" in facts and "temperature 0.7" in facts and "made-up" in facts
-    assert trace.header.prompt in [element.value for element in page.code]
+    assert trace.header.prompt in [element.value for element in page.text]
     assert not page.markdown
     assert "toy-target" in texts(page) and "0" * 40 in texts(page)
 
@@ -141,7 +141,7 @@ def test_what_the_view_reports_moves_the_twins_and_sends_nothing_again(
     assert page.number_input(key="trace_cycle").value == 6
     assert page.selectbox(key="trace_node").value == 1
     assert sent(page) == before
-    assert "cycle=6&node=1" in page.code[0].value
+    assert "cycle=6&node=1" in texts(page)
     assert (page.query_params["cycle"], page.query_params["node"]) == ("6", "1")
 
 

@@ -13,6 +13,8 @@ from streamlit.cli_util import open_browser
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.web.server.server_util import get_display_address, get_url
 
+from eagle3_viz.ui import ahead
+
 PAGES = ("trace_page", "acceptance_page", "live_run", "lossless_pair", "library_entry")
 LOOK_AGAIN = 0.05  # s between looks whether the server answers
 
@@ -31,15 +33,13 @@ async def serving(_app: object) -> AsyncIterator[None]:
 
 
 def _warm_up() -> None:
-    """Load what the first visitor would wait for: the code of the pages, the list of traces.
+    """Load the code of the pages, for which the first visitor would wait.
 
     Beside the server, since a browser is busy with Streamlit's own scripts when it comes.
     """
-    from eagle3_viz.library import place
-
     for name in PAGES:
+        ahead.idle.wait()
         import_module(f"eagle3_viz.ui.{name}")
-    place.shared().listing()
 
 
 async def _open_browser() -> None:

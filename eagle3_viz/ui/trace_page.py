@@ -16,10 +16,9 @@ from eagle3_viz.library.folder import LIVE
 from eagle3_viz.library.words import plain
 from eagle3_viz.records import Cycle, Origin
 from eagle3_viz.trace import Trace
-from eagle3_viz.trace_words import circumstances, provenance
+from eagle3_viz.trace_words import NOT_LOSSLESS, circumstances, provenance
 from eagle3_viz.ui import live_state, trace_state
-from eagle3_viz.ui.live_details import NOT_LOSSLESS
-from eagle3_viz.ui.trace_choice import address, chosen_trace
+from eagle3_viz.ui.trace_choice import address, chosen_trace, opened
 from eagle3_viz.ui.trace_state import View
 from eagle3_viz.wording import counted
 
@@ -61,6 +60,17 @@ def draw() -> None:
     _about(trace)
 
 
+def prepare(trace_id: str) -> None:
+    """Have a trace of the library opened and packed before the page is drawn.
+
+    Raises LibraryError where the page will have nothing to show.
+    """
+    trace = opened(trace_id)
+    name = place.shared().names().get(trace_id)
+    if name is not None:
+        _packed(_key(trace_id, name, trace), trace)
+
+
 def _grows(trace_id: str) -> bool:
     """Whether it is this tab's run and goes on; then the engine hears that somebody looks."""
     job = live_state.view().job
@@ -78,7 +88,7 @@ def _key(trace_id: str, name: str, trace: Trace) -> tuple[str, ...]:
     return trace_id, name, made, str(len(trace.cycles))
 
 
-@st.cache_resource(max_entries=PACKED, show_spinner="Packing the trace…")
+@st.cache_resource(max_entries=PACKED, show_spinner=False)
 def _packed(key: tuple[str, ...], _trace: Trace) -> str:
     return packed_trace(_trace, name=key[1])
 
@@ -157,7 +167,7 @@ def _share(trace_id: str, view: View) -> None:
         else:
             st.caption("Link to this view")
             link = address(trace_id, view.place.cycle or 0, view.place.node)
-            st.code(f"?{urlencode(link)}", language=None, wrap_lines=True)
+            st.text(f"?{urlencode(link)}")
 
 
 def _about(trace: Trace) -> None:
@@ -166,7 +176,7 @@ def _about(trace: Trace) -> None:
     with st.expander("Prompt and provenance", key="trace_about"):
         st.text(f"{'prompt':9} {counted(len(header.prompt_ids), 'token')}")
         prompt = header.prompt
-        st.code(prompt[:PROMPT_LIMIT] or " ", language=None, wrap_lines=True)
+        st.text(prompt[:PROMPT_LIMIT] or " ")
         if len(prompt) > PROMPT_LIMIT:
             st.text(f"{len(prompt) - PROMPT_LIMIT} more characters are in the trace file.")
         with st.container(gap="xsmall"):
