@@ -1,10 +1,15 @@
-"""Settings for every test: no model hub is asked, and without a GPU kernels are interpreted."""
+"""Settings for every test: no model hub is asked, threads share a busy machine, and without a GPU
+kernels are interpreted."""
 
 from __future__ import annotations
 
 import os
 
-import torch
+from eagle3_viz.spinning import spin_briefly
+
+spin_briefly()  # before torch is imported
+
+import torch  # noqa: E402
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 if not torch.cuda.is_available():
