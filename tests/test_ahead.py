@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from eagle3_viz.library.store import Library
 from eagle3_viz.ui import trace_choice, trace_page
 from eagle3_viz.ui.ahead import Ahead
+from tests.own_loop import finished
 from tests.synthetic import make_trace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +31,7 @@ def asked(path: str, query: str = "", kind: str = "http") -> list[Scope]:
 
     scope = {"type": kind, "path": path, "query_string": query.encode()}
     before = set(threading.enumerate())
-    asyncio.run(Ahead(app)(scope, nothing, nothing))  # type: ignore[arg-type]
+    finished(Ahead(app)(scope, nothing, nothing))  # type: ignore[arg-type]
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=30)
     return reached

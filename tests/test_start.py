@@ -13,6 +13,7 @@ import pytest
 from streamlit.runtime.pages_manager import PagesManager
 
 from eagle3_viz.ui import start
+from tests.own_loop import finished
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,7 +48,7 @@ def test_the_browser_opens_once_the_server_answers(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(start, "open_browser", opened.append)
-    assert asyncio.run(asyncio.wait_for(serve_for_a_while(port, opened), 20))
+    assert finished(asyncio.wait_for(serve_for_a_while(port, opened), 20))
     assert opened == [f"http://127.0.0.1:{port}"]
 
 
@@ -56,7 +57,7 @@ def test_a_page_opened_by_its_own_address_is_not_taken_for_an_app_of_its_own(por
         async with start.serving(None):
             pass
 
-    asyncio.run(started())
+    finished(started())
     assert PagesManager.uses_pages_directory is False
 
 
