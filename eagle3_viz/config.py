@@ -67,6 +67,9 @@ class TreeShape:
         return TreeShape(min(self.total, 1 + k + depth * k * k), depth, k)
 
 
+LEAST_TEMPERATURE = 1e-6  # below it logits divided by it overflow float32
+
+
 @dataclass(frozen=True)
 class Sampling:
     """The target's sampling transform ("warping"). temperature 0 is greedy.
@@ -79,8 +82,11 @@ class Sampling:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature must be finite and not negative; got {self.temperature}")
+        if self.temperature and not LEAST_TEMPERATURE <= self.temperature < float("inf"):
+            raise ValueError(
+                f"temperature must be 0 (greedy) or finite and {LEAST_TEMPERATURE:g} or more; got "
+                f"{self.temperature}"
+            )
         if self.top_k < 0:
             raise ValueError(f"top_k must be 0 (off) or positive; got {self.top_k}")
         if not 0.0 < self.top_p <= 1.0:
@@ -133,9 +139,10 @@ class DecodeConfig:
                 f"draft_temperature warps the q that rule='sample' draws from; rule={self.rule!r} "
                 "proposes the draft's most likely tokens: leave it out"
             )
-        if self.draft_temperature is not None and not 0.0 < self.draft_temperature < float("inf"):
+        own = self.draft_temperature
+        if own is not None and not LEAST_TEMPERATURE <= own < float("inf"):
             raise ValueError(
-                f"draft_temperature must be finite and positive; got {self.draft_temperature}"
+                f"draft_temperature must be finite and {LEAST_TEMPERATURE:g} or more; got {own}"
             )
         if self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1; got {self.max_new_tokens}")

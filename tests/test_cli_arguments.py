@@ -93,7 +93,7 @@ def test_a_total_that_was_not_given_is_what_the_draft_can_propose() -> None:
         (["--draft-temperature", "0.5", "--temperature", "1"], "rule='topk'"),
         (
             ["--draft-temperature", "0", "--temperature", "1", "--rule", "sample"],
-            "finite and positive",
+            "1e-06 or more",
         ),
         (["--fixed-tree", "mc_sim_7b_63"], "--method eagle1"),
         (["--method", "eagle1", "--depth", "2"], "--fixed-tree"),
@@ -114,6 +114,9 @@ def test_a_total_that_was_not_given_is_what_the_draft_can_propose() -> None:
         (["--method", "ar", "--compare"], "--compare"),
         (["--method", "ar", "--draft-kind", "random"], "--draft-kind random"),
         (["--system", "\udcff"], "UTF-8"),
+        (["--trace", ""], "the name is empty: name a file or folder"),
+        (["--target", "", "--draft", "a"], "the name is empty: name a folder or a hub id"),
+        (["--temperature", "1e-300"], "1e-06 or more"),
     ],
 )
 def test_options_without_a_meaning_are_one_sentence_and_status_2(

@@ -214,3 +214,17 @@ def test_a_prefix_after_which_all_is_certain_is_refused_in_one_sentence(
 ) -> None:
     assert main(["lossless", "sampling", *SMALL, "--top-p", "0.01"]) == 1
     assert "120 draws leave fewer than two cells" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("check", ["sampling", "greedy"])
+def test_a_file_that_exists_is_left_alone(
+    check: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "prompts.csv"
+    file.write_text("mine")
+    assert main(["lossless", check, "--csv", str(file)]) == 1
+    assert "exists already: name another file" in capsys.readouterr().err
+    assert main(["lossless", check, "--csv", str(tmp_path)]) == 1
+    assert "is a folder: name a file in it" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["prompts.csv"]
+    assert file.read_text() == "mine"

@@ -11,7 +11,7 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from eagle3_viz.config import Sampling
+from eagle3_viz.config import LEAST_TEMPERATURE, Sampling
 from eagle3_viz.sampling import Draws, arg_max, warp
 
 
@@ -37,7 +37,7 @@ def test_warping_equals_transformers(temperature, top_k, top_p) -> None:
 
 def test_a_tiny_temperature_is_the_arg_max_and_not_nan() -> None:
     scores = logits()
-    p = warp(scores, Sampling(1e-40))
+    p = warp(scores, Sampling(LEAST_TEMPERATURE))
     assert torch.equal(p.argmax(-1), scores.argmax(-1))
     assert torch.allclose(p.max(-1).values, torch.ones(len(scores)))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from eagle3_viz.cli.export_arguments import add_export
 from eagle3_viz.cli.lossless_arguments import add_lossless
-from eagle3_viz.cli.option_types import DTYPES, seed, text
+from eagle3_viz.cli.option_types import DTYPES, place, seed, text
 from eagle3_viz.cli.pair_arguments import add_models
 from eagle3_viz.cli.profile_arguments import add_profile
 from eagle3_viz.cli.suite_arguments import add_suite
@@ -49,7 +48,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     commands.add_parser("pairs", help="list the pairs that have a name")
     show = commands.add_parser("show", help="describe a saved trace")
-    show.add_argument("trace", type=Path, help="Parquet or JSON that this program saved")
+    show.add_argument("trace", type=place, help="Parquet or JSON that this program saved")
     add_export(commands)
     add_suite(commands)
     add_lossless(commands)
@@ -123,7 +122,7 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
         "--stop", action="append", default=[], type=text, help="stop after this text; repeatable"
     )
     record = parser.add_argument_group("recording")
-    record.add_argument("--trace", type=Path, metavar="FILE", help="save the run as a trace file")
+    record.add_argument("--trace", type=place, metavar="FILE", help="save the run as a trace file")
     record.add_argument(
         "--record",
         choices=("off", "outcomes", "full"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
+from eagle3_viz.cli.new_file import refuse_unless_new
 from eagle3_viz.cli.pair_loading import load
 from eagle3_viz.cli.progress import reporting
 from eagle3_viz.cli.report import comparison
@@ -22,7 +22,7 @@ from eagle3_viz.pairs import LoadedPair, PairError
 from eagle3_viz.records import Origin
 from eagle3_viz.run import run, with_baseline
 from eagle3_viz.trace import Baseline, Trace
-from eagle3_viz.trace_file import destination, save
+from eagle3_viz.trace_file import save
 from eagle3_viz.trace_words import circumstances, measured
 from eagle3_viz.wording import counted
 
@@ -36,7 +36,7 @@ def decode(args: argparse.Namespace) -> int:
     if not prompt.strip():
         raise Failure("the prompt is empty: say what to decode")
     if args.trace is not None:
-        check_writable(args.trace)
+        refuse_unless_new("--trace", args.trace)
     errors = (PairError, ValueError, ArithmeticError, RuntimeError, OSError)
     with as_failure(*errors):
         session = _Session(load(args), prompt, args)
@@ -54,20 +54,6 @@ def read_prompt() -> str:
         raise Failure(
             f"the prompt on standard input is not UTF-8 (byte {error.start + 1}): convert it first"
         ) from error
-
-
-def check_writable(path: Path) -> None:
-    """Raises Failure where no file can be written: better known before a long run than after."""
-    if path.is_dir():
-        raise Failure(f"--trace needs a file, {path} is a folder: name a file in it")
-    try:
-        folder = destination(path).parent
-    except OSError as error:
-        raise Failure(f"--trace {path}: {error.strerror}") from error
-    if not folder.is_dir():
-        raise Failure(f"the folder of --trace {path} does not exist: create it first")
-    if not os.access(folder, os.W_OK):
-        raise Failure(f"the folder of --trace {path} is not writable: choose another one")
 
 
 def with_draft_kind(pair: LoadedPair, method: Method, kind: str, seed: int) -> LoadedPair:

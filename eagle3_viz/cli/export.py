@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eagle3_viz.cli.failure import Failure, as_failure
+from eagle3_viz.cli.new_file import refuse_unless_new
 from eagle3_viz.export import cycles_csv, graphml, html_file, markdown_summary, nodes_csv
 from eagle3_viz.files import write_atomically
 from eagle3_viz.library.content import trace_at
@@ -30,7 +31,7 @@ def export(args: argparse.Namespace) -> int:
     if out is None and args.form == "html" and sys.stdout.isatty():
         raise Failure("a web page is nothing to read on a terminal: name a file with --out")
     if out is not None:
-        _check_place(out)
+        refuse_unless_new("--out", out)
     with as_failure(TraceFileError):
         trace = trace_at(args.trace)
     with as_failure(ValueError):
@@ -42,14 +43,6 @@ def export(args: argparse.Namespace) -> int:
     else:
         _write(out, content)
     return 0
-
-
-def _check_place(out: Path) -> None:
-    """Raises Failure where nothing can or should be written, before anything is read."""
-    if os.path.lexists(out):
-        raise Failure(f"--out {out} exists already: name another file, or remove it first")
-    if not out.absolute().parent.is_dir():
-        raise Failure(f"the folder of --out {out} does not exist: create it first")
 
 
 def _content(args: argparse.Namespace, trace: Trace) -> bytes:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from eagle3_viz.cli.option_types import whole_number
+from eagle3_viz.cli.option_types import place, whole_number
 from eagle3_viz.trace_file import MAX_CYCLES
 
 _EXPORT = (
@@ -22,7 +21,7 @@ def add_export(commands: Any) -> None:
         help="write a saved trace as a web page, CSV, GraphML or Markdown",
         description=_EXPORT,
     )
-    export.add_argument("trace", type=Path, help="Parquet or JSON that this program saved")
+    export.add_argument("trace", type=place, help="Parquet or JSON that this program saved")
     form = export.add_mutually_exclusive_group(required=True)
     _add_form(form, "--html", "one web page with scrubber and inspector; needs no server")
     _add_form(form, "--csv", "a row a cycle")
@@ -34,7 +33,7 @@ def add_export(commands: Any) -> None:
         metavar="CYCLE",
         help="the draft tree of one cycle, counted from 1",
     )
-    export.add_argument("--out", type=Path, metavar="FILE", help="default: -, standard output")
+    export.add_argument("--out", type=place, metavar="FILE", help="default: -, standard output")
 
 
 def _add_form(group: argparse._MutuallyExclusiveGroup, option: str, help: str) -> None:

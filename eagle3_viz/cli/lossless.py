@@ -12,7 +12,8 @@ from typing import Protocol, TypeVar
 import pandas as pd
 
 from eagle3_viz.chat import encode_chat
-from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
+from eagle3_viz.cli.failure import INTERRUPTED, as_failure
+from eagle3_viz.cli.new_file import refuse_unless_new, refuse_unwritable
 from eagle3_viz.cli.pace import reporting_pace
 from eagle3_viz.cli.pair_loading import load
 from eagle3_viz.cli.suite_tables import aligned_columns
@@ -72,8 +73,9 @@ class _Report:
 
 def lossless(args: argparse.Namespace) -> int:
     """Run the check that the options name; returns the exit status."""
-    if args.csv is not None and not args.csv.absolute().parent.is_dir():
-        raise Failure(f"the folder of --csv {args.csv} does not exist: create it first")
+    if args.csv is not None:
+        goes_on = args.check == "sampling" and kept_beside(args.csv).is_file()
+        (refuse_unwritable if goes_on else refuse_unless_new)("--csv", args.csv)
     with as_failure(*_ERRORS):
         return sampling(args) if args.check == "sampling" else greedy(args)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from eagle3_viz.cli.option_types import DTYPES, rate, seed, text, whole_number
+from eagle3_viz.cli.option_types import DTYPES, place, rate, seed, text, whole_number
 from eagle3_viz.cli.pair_arguments import add_models
 from eagle3_viz.cli.suite_arguments import MAX_TOKENS, tree
 from eagle3_viz.config import METHODS, TreeShape
@@ -24,7 +23,7 @@ _LOSSLESS = (
 _SAMPLING = (
     "Draw the next three tokens after a fixed prefix many times, with every method, rule and seed, "
     "and compare them with the target's exact joint distribution by a chi-square test. Wrong rules "
-    "go through the same test, and must be rejected by it."
+    "go through the same test: one that is not rejected shows that the draws were too few."
 )
 _GREEDY = (
     "Decode prompts greedily with every method and tree and compare the texts with autoregression, "
@@ -57,7 +56,7 @@ def add_lossless(commands: Any) -> None:
             default=DEFAULT_FIXED.name,
             help=f"of eagle1; default: {DEFAULT_FIXED.name}",
         )
-        parser.add_argument("--csv", type=Path, metavar="FILE", help="every test as a row")
+        parser.add_argument("--csv", type=place, metavar="FILE", help="every test as a row")
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:

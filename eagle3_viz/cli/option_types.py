@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 DTYPES = ("float32", "bfloat16", "float16")
 MAX_SEED = 2**63 - 1  # what a torch generator and the trace file hold
@@ -16,6 +17,20 @@ def text(value: str) -> str:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         raise argparse.ArgumentTypeError("the text is not UTF-8") from error
+    return value
+
+
+def place(value: str) -> Path:
+    """The path of a file or folder; an empty one would be the current folder."""
+    if not value.strip():
+        raise argparse.ArgumentTypeError("the name is empty: name a file or folder")
+    return Path(value)
+
+
+def location(value: str) -> str:
+    """A folder or the id of a model on a hub."""
+    if not value.strip():
+        raise argparse.ArgumentTypeError("the name is empty: name a folder or a hub id")
     return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from eagle3_viz.cli.option_types import device
+from eagle3_viz.cli.option_types import device, location
 from eagle3_viz.pair_specs import KNOWN_PAIRS
 
 
@@ -14,9 +14,12 @@ def add_models(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         f"models (default: {KNOWN_PAIRS[0].name}, the embedded pair)"
     )
     models.add_argument("--pair", metavar="NAME", help="a name that `pairs` lists")
-    models.add_argument("--target", metavar="FOLDER_OR_ID", help="a target of your own")
+    models.add_argument(
+        "--target", type=location, metavar="FOLDER_OR_ID", help="a target of your own"
+    )
     models.add_argument(
         "--draft",
+        type=location,
         metavar="FOLDER_OR_ID",
         action="append",
         default=[],

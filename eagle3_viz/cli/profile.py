@@ -10,6 +10,7 @@ import torch
 
 from eagle3_viz.chrome_trace import chrome_trace
 from eagle3_viz.cli.failure import Failure, as_failure
+from eagle3_viz.cli.new_file import refuse_unless_new
 from eagle3_viz.cli.pair_loading import load
 from eagle3_viz.cli.suite_tables import aligned_columns
 from eagle3_viz.config import DecodeConfig
@@ -26,8 +27,8 @@ from eagle3_viz.wording import counted
 
 def profile(args: argparse.Namespace) -> int:
     """Run, print the table, write the timeline; returns the exit status."""
-    if args.chrome is not None and not args.chrome.absolute().parent.is_dir():
-        raise Failure(f"the folder of --chrome {args.chrome} does not exist: create it first")
+    if args.chrome is not None:
+        refuse_unless_new("--chrome", args.chrome)
     config = DecodeConfig(
         method=args.method,
         shape=args.tree,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from eagle3_viz.cli.option_types import DTYPES, text, whole_number
+from eagle3_viz.cli.option_types import DTYPES, place, text, whole_number
 from eagle3_viz.cli.pair_arguments import add_models
 from eagle3_viz.cli.suite_arguments import MAX_TOKENS, tree
 from eagle3_viz.config import METHODS, TreeShape
@@ -51,7 +50,7 @@ def add_profile(commands: Any) -> None:
     )
     parser.add_argument(
         "--chrome",
-        type=Path,
+        type=place,
         metavar="FILE",
         help="also write the phases as JSON for chrome://tracing and ui.perfetto.dev",
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from eagle3_viz.cli.option_types import DTYPES, seed, whole_number
+from eagle3_viz.cli.option_types import DTYPES, place, seed, whole_number
 from eagle3_viz.cli.pair_arguments import add_models
 from eagle3_viz.config import METHODS, RULES, TreeShape
 from eagle3_viz.fixed_tree import DEFAULT_FIXED, FIXED_TREES
@@ -30,17 +29,17 @@ def add_suite(commands: Any) -> None:
     )
     reading = suite.add_subparsers(dest="suite_command", metavar="[table|compare]")
     table = reading.add_parser("table", help="tabulate a suite as far as it has come")
-    table.add_argument("folder", type=Path, help="what --out named")
+    table.add_argument("folder", type=place, help="what --out named")
     compare = reading.add_parser("compare", help="compare two suites prompt by prompt")
-    compare.add_argument("a", type=Path, metavar="FOLDER", help="what --out named")
-    compare.add_argument("b", type=Path, metavar="FOLDER", help="the same of another suite")
+    compare.add_argument("a", type=place, metavar="FOLDER", help="what --out named")
+    compare.add_argument("b", type=place, metavar="FOLDER", help="the same of another suite")
     compare.add_argument(
         "--settings",
         nargs=2,
         metavar="NAME",
         help="a setting of the first and one of the second (default: those of one name)",
     )
-    suite.add_argument("--out", type=Path, metavar="FOLDER", help="where it goes; needed to run")
+    suite.add_argument("--out", type=place, metavar="FOLDER", help="where it goes; needed to run")
     _add_what(suite)
     add_models(suite).add_argument("--dtype", choices=DTYPES, help="default: what suits the device")
     _add_settings(suite)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from eagle3_viz.cli.option_types import DTYPES, device, rate, seed, share, whole_number
+from eagle3_viz.cli.option_types import DTYPES, device, place, rate, seed, share, whole_number
 from eagle3_viz.pair_specs import KNOWN_PAIRS
 
 MAX_COUNT = 10_000_000
@@ -35,10 +34,10 @@ _DATA = (
 
 def _add_data(steps: Any) -> None:
     parser = steps.add_parser("data", help="text from the target to train on", description=_DATA)
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where it goes")
+    parser.add_argument("--out", type=place, required=True, metavar="FOLDER", help="where it goes")
     parser.add_argument(
         "--prompts",
-        type=Path,
+        type=place,
         nargs="+",
         metavar="FILE",
         help="JSONL with turns, prompt or messages, or text (default: the target asks itself)",
@@ -107,7 +106,7 @@ def _add_draft(steps: Any) -> None:
         help="steps of the training-time test, eagle3 alone has them; default: 4",
     )
     kind.add_argument(
-        "--start", type=Path, metavar="FOLDER", help="a draft to go on from (default: fresh)"
+        "--start", type=place, metavar="FOLDER", help="a draft to go on from (default: fresh)"
     )
     add_target(parser)
     _add_optimizer(parser)
@@ -137,13 +136,13 @@ def _add_independent(steps: Any) -> None:
 
 def _add_text(parser: argparse.ArgumentParser) -> None:
     """Where the text comes from and where everything goes."""
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where it goes")
+    parser.add_argument("--out", type=place, required=True, metavar="FOLDER", help="where it goes")
     text = parser.add_argument_group("text")
     text.add_argument(
-        "--data", type=Path, nargs="+", required=True, metavar="FILE", help="files of `train data`"
+        "--data", type=place, nargs="+", required=True, metavar="FILE", help="files of `train data`"
     )
     text.add_argument(
-        "--heldout", type=Path, nargs="+", default=[], metavar="FILE", help="text to score on"
+        "--heldout", type=place, nargs="+", default=[], metavar="FILE", help="text to score on"
     )
     text.add_argument(
         "--conversations",
@@ -153,7 +152,7 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
     )
     text.add_argument(
         "--features",
-        type=Path,
+        type=place,
         metavar="FOLDER",
         help="the target's features of this text, to share between jobs (default: in --out)",
     )
