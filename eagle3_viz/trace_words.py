@@ -9,7 +9,7 @@ from eagle3_viz.plain_text import Row
 from eagle3_viz.records import Finish
 from eagle3_viz.settings import method_title, rule_title
 from eagle3_viz.trace import ModelSource, Trace
-from eagle3_viz.wording import counted
+from eagle3_viz.wording import command_words, counted
 
 FINISHES: dict[Finish | None, str] = {
     "eos": "the answer is complete",
@@ -47,7 +47,7 @@ def provenance(trace: Trace) -> list[Row]:
         ("settings", _settings(header.config)),
         ("software", ", ".join(f"{name} {version}" for name, version in header.versions.items())),
         ("commit", header.git_commit or "unknown"),
-        ("command", " ".join(header.argv)),
+        ("command", command_words(header.argv)),
     ]
 
 

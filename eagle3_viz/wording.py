@@ -1,5 +1,7 @@
-"""Counts and probabilities in sentences."""
+"""Counts, probabilities and commands in words."""
 
+import shlex
+from collections.abc import Sequence
 from math import isfinite
 
 
@@ -13,3 +15,9 @@ def rounded(number: float) -> str:
     if not isfinite(number):
         return "unknown"
     return f"{number:.2f}" if number == 0 or number >= 0.005 else f"{number:.1g}"
+
+
+def command_words(argv: Sequence[str]) -> str:
+    """A recorded command line as a shell reads it, from the program's name on."""
+    own = ("python", "-m", *argv) if tuple(argv[:1]) == ("eagle3_viz",) else argv
+    return shlex.join(own)

@@ -52,6 +52,9 @@ def compare(args: argparse.Namespace) -> int:
     ):
         if prompts:
             print(f"Left out, {what}: {named(prompts)}")
+    for which, settings in (("first", found.alone_a), ("second", found.alone_b)):
+        if settings:
+            print(one_line(f"Left out, only in the {which}: settings {', '.join(settings)}"))
     return 0
 
 

@@ -24,12 +24,16 @@ class Comparison:
     table    a row for every pair of settings and set, set `ALL` for all of them.
     only_a   prompts that the second suite has not; only_b the other way round.
     changed  prompts of one name that ask something else; left out, as the former are.
+    alone_a  settings that the second suite has not, where all of one name were compared; alone_b
+             the other way round.
     """
 
     table: pd.DataFrame
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     changed: tuple[str, ...]
+    alone_a: tuple[str, ...] = ()
+    alone_b: tuple[str, ...] = ()
 
 
 def compare(
@@ -70,6 +74,8 @@ def compare(
         only_a=_named(hashes_a.keys() - hashes_b.keys()),
         only_b=_named(hashes_b.keys() - hashes_a.keys()),
         changed=_named((hashes_a.keys() & hashes_b.keys()) - set(common)),
+        alone_a=() if settings else tuple(n for n in a.settings if n not in b.settings),
+        alone_b=() if settings else tuple(n for n in b.settings if n not in a.settings),
     )
 
 

@@ -16,6 +16,7 @@ from eagle3_viz.suite.plan import trace_path
 from eagle3_viz.text_lines import DataError
 from eagle3_viz.trace import Header, ModelSource, Trace
 from eagle3_viz.trace_file import TraceFileError, load
+from eagle3_viz.wording import command_words
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _facts(manifest: Manifest, headers: list[Header], folder: Path) -> dict[str,
             )
     drafts = dict.fromkeys(_source(header.draft) for header in headers if header.draft)
     commits = dict.fromkeys(header.git_commit or "unknown" for header in headers)
-    commands = dict.fromkeys(" ".join(header.argv) for header in headers)
+    commands = dict.fromkeys(command_words(header.argv) for header in headers)
     return {
         "machine": manifest.machine,
         **{name: next(iter(values)) for name, values in shared.items()},

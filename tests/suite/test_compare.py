@@ -148,3 +148,16 @@ def test_suites_with_nothing_in_common_are_refused(tmp_path: Path) -> None:
     other = replace(b, settings={"eagle2": b.settings["eagle3"]})
     with pytest.raises(DataError, match="share no setting: one has ar, eagle3, the other eagle2"):
         compare(a, other)
+
+
+def test_settings_that_only_one_suite_has_are_named(tmp_path: Path) -> None:
+    runs = runs_of(1)
+    a = suite(tmp_path / "a", runs)
+    only_ar = {"ar": SETTINGS["ar"]}
+    kept = {at: run for at, run in runs.items() if at[3] == "ar"}
+    write_suite(tmp_path / "b", SETS, only_ar, kept)
+    b = read_results(tmp_path / "b")
+    assert (compare(a, b).alone_a, compare(a, b).alone_b) == (("eagle3",), ())
+    assert (compare(b, a).alone_a, compare(b, a).alone_b) == ((), ("eagle3",))
+    chosen = compare(a, b, [("eagle3", "ar")])
+    assert (chosen.alone_a, chosen.alone_b) == ((), ())
