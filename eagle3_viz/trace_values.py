@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple
+from itertools import pairwise
 
 import numpy as np
 
@@ -107,14 +108,16 @@ def _check_top(top: Top) -> None:
         f"a distribution lists {len(top.token)} tokens, {len(top.probability)} probabilities, "
         f"at most {MAX_TOP} are allowed",
     )
-    values = np.append(top.probability.astype(np.float64), top.tail)
-    require(not np.isnan(values).any(), "a distribution is NaN where a value must exist")
-    _in_range("a distribution", values)
-    require((np.diff(top.probability) <= 0).all(), "a distribution is not sorted")
+    shares = top.probability.tolist()  # plain numbers: faster than arrays for twenty of them
+    total = sum(shares, start=float(top.tail))
+    require(not math.isnan(total), "a distribution is NaN where a value must exist")
+    inside = all(-ROUNDING <= share <= 1 + ROUNDING for share in (*shares, top.tail))
+    require(inside, "a distribution holds a value outside [0, 1]")
+    require(all(a >= b for a, b in pairwise(shares)), "a distribution is not sorted")
     require(len(set(top.token.tolist())) == len(top.token), "a distribution lists a token twice")
     require(
-        abs(values.sum() - 1.0) <= ROUNDING,
-        f"a distribution and its tail sum to {values.sum():.4g}, expected 1",
+        abs(total - 1.0) <= ROUNDING,
+        f"a distribution and its tail sum to {total:.4g}, expected 1",
     )
 
 
