@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from streamlit.testing.v1 import AppTest
 
 from eagle3_viz.library.store import Library
-from eagle3_viz.ui import trace_choice, trace_page
+from eagle3_viz.ui import ahead, trace_choice, trace_page
 from eagle3_viz.ui.ahead import Ahead
 from tests.own_loop import finished
 from tests.synthetic import make_trace
@@ -35,6 +35,11 @@ def asked(path: str, query: str = "", kind: str = "http") -> list[Scope]:
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=30)
     return reached
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "DRAWN", 0.0)
 
 
 @pytest.fixture

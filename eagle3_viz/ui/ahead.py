@@ -15,6 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 log = logging.getLogger(__name__)
 
 
+DRAWN = 1.5  # s after which the browser has drawn what was prepared
+
 idle = threading.Event()
 """Cleared while a visitor waits: threads of one interpreter only delay each other."""
 idle.set()
@@ -43,8 +45,10 @@ class Ahead:
         try:
             _open(trace_id)
         finally:
-            idle.set()
             self._busy.release()
+            drawn = threading.Timer(DRAWN, idle.set)
+            drawn.daemon = True
+            drawn.start()
 
 
 def _open(trace_id: str) -> None:
