@@ -118,13 +118,18 @@ def _root(trace: Trace, cycle: Cycle) -> str:
 def _untested(trace: Trace, cycle: Cycle, nodes: Nodes) -> dict[int, str]:
     """Why each unreached node was never tested. What hangs off the accepted path says it for all
     that lies below."""
-    path, below, why = {-1, *cycle.path}, list[str](), dict[int, str]()
+    path, branches = {-1, *cycle.path}, list[int]()
+    below, why = dict[int, str](), dict[int, str]()
     unreached = (nodes.state == NodeState.UNREACHED).tolist()
     for node, parent in enumerate(nodes.parent.tolist()):
-        hangs = parent in path
-        below.append(_below(trace, cycle, nodes, node) if hangs else below[parent])
-        if unreached[node]:
-            why[node] = _passed_over(trace, cycle, nodes, node) if hangs else below[parent]
+        branch = node if parent in path else branches[parent]
+        branches.append(branch)
+        if unreached[node] and branch == node:
+            why[node] = _passed_over(trace, cycle, nodes, node)
+        elif unreached[node]:
+            if branch not in below:
+                below[branch] = _below(trace, cycle, nodes, branch)
+            why[node] = below[branch]
     return why
 
 
