@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,6 +41,7 @@ def _warm_up() -> None:
     for name in PAGES:
         ahead.idle.wait()
         import_module(f"eagle3_viz.ui.{name}")
+        gc.freeze()  # what was loaded stays: the collector need not look through it again
 
 
 async def _open_browser() -> None:
