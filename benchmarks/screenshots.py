@@ -34,7 +34,7 @@ def run_to_the_end(page: Page) -> None:
     page.locator(".st-key-live_run button:enabled").click()
     page.locator(".st-key-live_download").wait_for(timeout=180_000)
     cycle = page.locator(".st-key-live_cycle input")
-    cycle.fill("3")
+    cycle.fill("2")
     cycle.press("Enter")
 
 
@@ -76,6 +76,7 @@ def opened(browser: Browser, url: str, shot: Shot, theme: str, size: tuple[int, 
     page.goto(f"{url}/{shot.address}")
     shot.ready(page)
     expect(page.locator("[data-test-script-state='notRunning']")).to_be_attached(timeout=60_000)
+    page.locator(".stMain").evaluate("(main) => main.scrollTo(0, 0)")
     page.mouse.move(0, 0)  # nothing is hovered or focused in a picture
     page.locator(":focus").evaluate_all("(all) => all.forEach((element) => element.blur())")
     page.wait_for_timeout(SETTLED)
