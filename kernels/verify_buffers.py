@@ -169,10 +169,15 @@ def refuse_misfits(
     token: torch.Tensor,  # int64 [T]
     parent: torch.Tensor,  # int64 [T]
     out: VerifyBuffers,
+    *,
+    uniforms: torch.Tensor | None = None,  # float64 [at least T]
+    least: torch.Tensor | None = None,  # float32 [T]
+    proposal: Proposal | None = None,
 ) -> None:
     """Raise ValueError where the arguments of a verification do not fit together.
 
-    Looks at shapes and dtypes only: nothing waits for the device.
+    What a rule does not take, or was not given, is None. Looks at shapes and dtypes only: nothing
+    waits for the device.
     """
     nodes, vocabulary = logits.shape
     chunks = out.scratch.tops.shape[1]
@@ -181,27 +186,29 @@ def refuse_misfits(
             f"logits are [{nodes}, {vocabulary}], but the buffers are for {out.nodes} nodes and "
             f"{chunks} chunks of {out.chunk} tokens; allocate them for these sizes"
         )
-    for name, tensor in (("token", token), ("parent", parent)):
-        if tensor.shape != (nodes,) or tensor.dtype != torch.int64 or not tensor.is_contiguous():
-            raise ValueError(
-                f"{name} must be contiguous int64 [{nodes}], one a row of logits; found "
-                f"{tensor.dtype} {list(tensor.shape)}"
-            )
+    _refuse_unless_row("token", token, torch.int64, nodes, "node")
+    _refuse_unless_row("parent", parent, torch.int64, nodes, "node")
+    if uniforms is not None:
+        _refuse_uniforms(uniforms, nodes)
+    if least is not None:
+        _refuse_unless_row("least", least, torch.float32, nodes, "node")
+    if proposal is not None:
+        _refuse_proposal(proposal, nodes, vocabulary)
 
 
-def refuse_least(least: torch.Tensor | None, nodes: int) -> None:
-    """Raise ValueError unless `least`, where given, is a number a node."""
-    if least is None:
-        return
-    if least.dtype != torch.float32 or least.shape != (nodes,) or not least.is_contiguous():
+def _refuse_unless_row(
+    name: str, tensor: torch.Tensor, dtype: torch.dtype, count: int, each: str
+) -> None:
+    """Unless it holds `count` numbers in a row, one for each of something."""
+    if tensor.dtype != dtype or tensor.shape != (count,) or not tensor.is_contiguous():
         raise ValueError(
-            f"least must be contiguous float32 [{nodes}], one a node; found {least.dtype} "
-            f"{list(least.shape)} with strides {least.stride()}"
+            f"{name} must be contiguous {str(dtype).removeprefix('torch.')} [{count}], one a "
+            f"{each}; found {tensor.dtype} {list(tensor.shape)} with strides {tensor.stride()}"
         )
 
 
-def refuse_uniforms(uniforms: torch.Tensor, nodes: int) -> None:
-    """Raise ValueError unless there is a uniform for every test and one more for the token."""
+def _refuse_uniforms(uniforms: torch.Tensor, nodes: int) -> None:
+    """Unless there is one for every test and one more for the token."""
     flat = uniforms.ndim == 1 and uniforms.is_contiguous()
     if uniforms.dtype != torch.float64 or not flat or len(uniforms) < nodes:
         raise ValueError(
@@ -210,24 +217,17 @@ def refuse_uniforms(uniforms: torch.Tensor, nodes: int) -> None:
         )
 
 
-def refuse_proposal(proposal: Proposal, nodes: int, vocabulary: int) -> None:
-    """Raise ValueError unless the proposal describes `nodes` nodes and `vocabulary` tokens."""
-    log_q, row, draft_id = proposal.log_q, proposal.row, proposal.draft_id
+def _refuse_proposal(proposal: Proposal, nodes: int, vocabulary: int) -> None:
+    """Unless it describes `nodes` nodes and `vocabulary` tokens."""
+    log_q, draft_id = proposal.log_q, proposal.draft_id
     if log_q.dtype != torch.float32 or log_q.ndim != 2:
         raise ValueError(f"log_q must be float32 [E, DV]; found {log_q.dtype} {list(log_q.shape)}")
-    if row.dtype != torch.int64 or row.shape != (nodes,) or not row.is_contiguous():
-        raise ValueError(
-            f"row must be contiguous int64 [{nodes}], one a node; found {row.dtype} "
-            f"{list(row.shape)}"
-        )
+    _refuse_unless_row("row", proposal.row, torch.int64, nodes, "node")
     if draft_id is None:
         if log_q.shape[1] != vocabulary:
             raise ValueError(
                 f"log_q covers {log_q.shape[1]} tokens and the target has {vocabulary}: give "
                 "draft_id, the draft's id of each target token"
             )
-    elif draft_id.dtype != torch.int64 or draft_id.shape != (vocabulary,):
-        raise ValueError(
-            f"draft_id must be int64 [{vocabulary}], one a target token; found {draft_id.dtype} "
-            f"{list(draft_id.shape)}"
-        )
+    else:
+        _refuse_unless_row("draft_id", draft_id, torch.int64, vocabulary, "target token")

@@ -11,15 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from kernels.verify_buffers import (
-    HEADER,
-    Proposal,
-    VerifyBuffers,
-    refuse_least,
-    refuse_misfits,
-    refuse_proposal,
-    refuse_uniforms,
-)
+from kernels.verify_buffers import HEADER, Proposal, VerifyBuffers, refuse_misfits
 
 Tests = list[tuple[float, float]]
 """p when tested and chance to stay of each child of a node, if all before it were refused."""
@@ -39,8 +31,7 @@ def score_nodes_torch(
     least: torch.Tensor | None = None,  # float32 [T]
 ) -> None:
     """As `kernels.verify.score_nodes`."""
-    refuse_misfits(logits, token, parent, out)
-    refuse_least(least, len(token))
+    refuse_misfits(logits, token, parent, out, least=least)
     accurate = logits.to(torch.promote_types(logits.dtype, torch.float32))
     top, best = accurate.max(-1)
     scaled = (accurate - top[:, None]) / temperature
@@ -85,9 +76,7 @@ def verify_topk_torch(
     least: torch.Tensor | None = None,  # float32 [T]
 ) -> None:
     """As `kernels.verify.verify_topk`."""
-    refuse_misfits(logits, token, parent, out)
-    refuse_uniforms(uniforms, len(token))
-    refuse_least(least, len(token))
+    refuse_misfits(logits, token, parent, out, uniforms=uniforms, least=least)
 
     def chosen(node: int, p: torch.Tensor, children: list[int]) -> tuple[Tests, Left]:
         return _tests_of_chosen(p, token[children])
@@ -108,10 +97,7 @@ def verify_sample_torch(
     least: torch.Tensor | None = None,  # float32 [T]
 ) -> None:
     """As `kernels.verify.verify_sample`."""
-    refuse_misfits(logits, token, parent, out)
-    refuse_uniforms(uniforms, len(token))
-    refuse_least(least, len(token))
-    refuse_proposal(proposal, *logits.shape)
+    refuse_misfits(logits, token, parent, out, uniforms=uniforms, least=least, proposal=proposal)
 
     def drawn(node: int, p: torch.Tensor, children: list[int]) -> tuple[Tests, Left]:
         q = _proposed(proposal, node) if children else p

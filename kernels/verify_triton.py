@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from kernels.launch import on_device, power_of_two, refuse_double
-from kernels.verify_buffers import (
-    HEADER,
-    Proposal,
-    VerifyBuffers,
-    refuse_least,
-    refuse_misfits,
-    refuse_proposal,
-    refuse_uniforms,
-)
+from kernels.verify_buffers import HEADER, Proposal, VerifyBuffers, refuse_misfits
 
 if TYPE_CHECKING:
     from kernels.residual_kernels import Drawn, Target, Tree
@@ -40,9 +32,8 @@ def score_nodes_triton(
     least: torch.Tensor | None = None,  # float32 [T]
 ) -> None:
     """As `kernels.verify.score_nodes`."""
-    refuse_misfits(logits, token, parent, out)
+    refuse_misfits(logits, token, parent, out, least=least)
     refuse_double(logits, "score_nodes_torch")
-    refuse_least(least, len(token))
     with on_device(logits):
         _score(logits, token, parent, out, temperature, least)
 
@@ -72,10 +63,8 @@ def verify_topk_triton(
     least: torch.Tensor | None = None,  # float32 [T]
 ) -> None:
     """As `kernels.verify.verify_topk`."""
-    refuse_misfits(logits, token, parent, out)
+    refuse_misfits(logits, token, parent, out, uniforms=uniforms, least=least)
     refuse_double(logits, "verify_topk_torch")
-    refuse_uniforms(uniforms, len(token))
-    refuse_least(least, len(token))
     with on_device(logits):
         _score(logits, token, parent, out, temperature, least)
         _walk(token, parent, uniforms, out, drawn=False)
@@ -94,11 +83,8 @@ def verify_sample_triton(
     least: torch.Tensor | None = None,  # float32 [T]
 ) -> None:
     """As `kernels.verify.verify_sample`."""
-    refuse_misfits(logits, token, parent, out)
+    refuse_misfits(logits, token, parent, out, uniforms=uniforms, least=least, proposal=proposal)
     refuse_double(logits, "verify_sample_torch")
-    refuse_uniforms(uniforms, len(token))
-    refuse_least(least, len(token))
-    refuse_proposal(proposal, *logits.shape)
     with on_device(logits):
         _score(logits, token, parent, out, temperature, least)
         _refuse_in_turn(logits, token, parent, proposal, out, temperature, least)

@@ -74,7 +74,7 @@ class Problem:
 def problem(shape: Shape, dtype: torch.dtype, device: torch.device) -> Problem:
     """Random states and a random tree of each text, in a cache of whole blocks of 64 rows."""
     generator = torch.Generator().manual_seed(sum(shape.prefixes) + shape.nodes)
-    trees = [_random_tree(shape.nodes, generator) for _ in shape.prefixes]
+    trees = [random_tree(shape.nodes, generator) for _ in shape.prefixes]
     keys = -(-(max(shape.prefixes) + shape.nodes) // 64) * 64
     by_text = [(len(shape.prefixes), heads) for heads in (*shape.heads, shape.heads[1])]
     query, key, value = (
@@ -87,8 +87,8 @@ def problem(shape: Shape, dtype: torch.dtype, device: torch.device) -> Problem:
     return Problem(shape, query, key, value, tree)
 
 
-def _random_tree(nodes: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Who sees whom, bool [T, T], and depth, int64 [T]."""
+def random_tree(nodes: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Who sees whom, bool [T, T], and depth, int64 [T], of a tree of any shape."""
     visible, depth = torch.eye(nodes, dtype=torch.bool), torch.zeros(nodes, dtype=torch.int64)
     for node in range(1, nodes):
         parent = int(torch.randint(node, (1,), generator=generator))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from benchmarks.gpu.attention_cases import random_tree
 from kernels.ancestor_bits import TreeMask
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -34,16 +35,6 @@ class Problem:
     def to(self, dtype: torch.dtype) -> Problem:
         query, key, value = (x.to(dtype) for x in self.states)
         return replace(self, query=query, key=key, value=value)
-
-
-def random_tree(rows: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ancestors and itself, bool [rows, rows], and depth [rows], of a random tree."""
-    visible, depth = torch.eye(rows, dtype=torch.bool), torch.zeros(rows, dtype=torch.int64)
-    for row in range(1, rows):
-        parent = int(torch.randint(row, (1,), generator=generator))
-        visible[row] |= visible[parent]
-        depth[row] = depth[parent] + 1
-    return visible, depth
 
 
 def problem(

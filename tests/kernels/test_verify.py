@@ -30,9 +30,9 @@ from tests.kernels.verify_problems import (
     assert_same_decisions,
     buffers,
     problem,
-    tree_of,
     walk_of,
 )
+from tests.tiny_models import tree_of
 
 # numpy, which interprets the kernels, warns of infinities and NaN that are meant here.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter")

@@ -15,13 +15,14 @@ from kernels.verify_buffers import Walk
 from kernels.verify_torch import verify_sample_torch
 from kernels.verify_triton import verify_sample_triton
 from tests.kernels.verify_problems import (
+    DEVICE,
     GivenDraws,
     Problem,
     assert_same_bits,
     assert_same_decisions,
     buffers,
+    drawn_tree,
     problem,
-    tree_of,
     walk_of,
 )
 
@@ -96,7 +97,7 @@ def test_a_draft_of_another_vocabulary_is_mapped(verify: Verify, seed: int) -> N
 def test_the_residual_chain_by_hand(verify: Verify) -> None:
     """p = (.5 .3 .2 0), q = (.2 .4 .3 .1), children 1 and 2: chances .75 and 0, then token 0."""
     p, q = torch.tensor([0.5, 0.3, 0.2, 0.0]), torch.tensor([[0.2, 0.4, 0.3, 0.1]])
-    tree = tree_of([0, 1, 2], [-1, 0, 0])
+    tree = drawn_tree([0, 1, 2], [-1, 0, 0])
     uniforms = torch.tensor([0.76, 0.0, 0.99], dtype=torch.float64)
     walk = sample(verify, Problem(tree, p.log().repeat(3, 1), uniforms, q))
     assert (walk.path, walk.tokens, walk.tested) == ((0,), (0,), (1, 2))
@@ -107,7 +108,7 @@ def test_the_residual_chain_by_hand(verify: Verify) -> None:
 @FORMS
 def test_a_child_stays_below_its_chance_and_not_at_it(verify: Verify) -> None:
     p, q = torch.tensor([0.25, 0.75]), torch.tensor([[0.5, 0.5]])
-    tree = tree_of([0, 0], [-1, 0])
+    tree = drawn_tree([0, 0], [-1, 0])
     for u, path in ((0.5 - 1e-3, (0, 1)), (0.5 + 1e-3, (0,))):
         uniforms = torch.tensor([u, 0.5], dtype=torch.float64)
         walk = sample(verify, Problem(tree, p.log().repeat(2, 1), uniforms, q))
@@ -118,7 +119,7 @@ def test_a_child_stays_below_its_chance_and_not_at_it(verify: Verify) -> None:
 def test_where_p_equals_q_a_refusal_leaves_p(verify: Verify) -> None:
     """By rounding alone: no uniform is 1, and nothing less refuses a chance of 1."""
     q = torch.tensor([[0.0, 1.0, 0.0]])
-    tree = tree_of([0, 1], [-1, 0])
+    tree = drawn_tree([0, 1], [-1, 0])
     uniforms = torch.tensor([1.0, 0.9], dtype=torch.float64)
     walk = sample(verify, Problem(tree, q.log().repeat(2, 1), uniforms, q))
     assert (walk.path, walk.tokens, walk.chances) == ((0,), (1,), (1.0,))
@@ -128,7 +129,7 @@ def test_where_p_equals_q_a_refusal_leaves_p(verify: Verify) -> None:
 def test_disjoint_supports_refuse_every_child_and_draw_from_p(verify: Verify) -> None:
     p = torch.tensor([0.5, 0.5, 0.0, 0.0])
     q = torch.tensor([[0.0, 0.0, 0.4, 0.6]])
-    tree = tree_of([0, 2, 3], [-1, 0, 0])
+    tree = drawn_tree([0, 2, 3], [-1, 0, 0])
     for u, token in ((0.25, 0), (0.75, 1)):
         uniforms = torch.tensor([0.0, 0.0, u], dtype=torch.float64)
         walk = sample(verify, Problem(tree, p.log().repeat(3, 1), uniforms, q))
@@ -155,7 +156,9 @@ def test_misfits_of_the_proposal_are_named(verify: Verify) -> None:
     refused("log_q must be float32", log_q=proposal.log_q.double())
     refused("row must be contiguous int64", row=proposal.row[:4])
     refused("give draft_id", log_q=proposal.log_q[:, :50])
-    refused("draft_id must be int64", draft_id=torch.zeros(59, dtype=torch.int64))
+    ids = torch.zeros(120, dtype=torch.int64, device=DEVICE)
+    refused(r"draft_id must be contiguous int64 \[60\]", draft_id=ids[:59])
+    refused(r"draft_id must be contiguous int64 \[60\]", draft_id=ids[::2])
 
 
 @pytest.mark.exhaustive

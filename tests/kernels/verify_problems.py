@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from eagle3_viz.acceptance import Verdict
 from eagle3_viz.sampling import Draws
-from eagle3_viz.tree import DraftTree, make_tree
+from eagle3_viz.tree import DraftTree
 from kernels.verify_buffers import Proposal, VerifyBuffers, Walk, read_walk
+from tests.tiny_models import tree_of
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 CHUNK = 64  # so that small vocabularies have several
@@ -72,22 +73,11 @@ def random_parents(nodes: int, generator: torch.Generator) -> list[int]:
     return parents
 
 
-def tree_of(tokens: list[int], parents: list[int]) -> DraftTree:
-    """A tree for the rules alone; a node's pool index is its number less one."""
-    depth = [0] * len(tokens)
-    for node in range(1, len(tokens)):
-        depth[node] = depth[parents[node]] + 1
+def drawn_tree(tokens: list[int], parents: list[int]) -> DraftTree:
+    """A tree whose inner nodes are those that the draft expanded."""
     inner = sorted({parent for parent in parents if parent >= 0})
-    return make_tree(
-        token=torch.tensor(tokens),
-        parent=torch.tensor(parents),
-        depth=torch.tensor(depth),
-        pool_index=torch.arange(-1, len(tokens) - 1),
-        pool=None,
-        expanded=torch.tensor(inner, dtype=torch.int64) - 1,
-        q_logprobs=(),
-        levels=max(depth),
-    )
+    expanded = torch.tensor(inner, dtype=torch.int64) - 1  # pool indices: node numbers less one
+    return replace(tree_of(tokens, parents), expanded=expanded)
 
 
 def problem(
@@ -117,7 +107,7 @@ def problem(
         q_rows.append(q)
     uniforms = torch.rand(nodes, dtype=torch.float64, generator=generator)
     q = torch.stack(q_rows) if q_rows else torch.zeros(0, vocabulary)
-    return Problem(tree_of(tokens, parents), logits.to(dtype), uniforms, q)
+    return Problem(drawn_tree(tokens, parents), logits.to(dtype), uniforms, q)
 
 
 def buffers(problem: Problem, chunk: int = CHUNK) -> VerifyBuffers:
