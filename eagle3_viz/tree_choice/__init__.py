@@ -1,0 +1,1 @@
+"""The default draft tree: the one that measured costs and known acceptance make fastest."""
