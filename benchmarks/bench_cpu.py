@@ -15,7 +15,6 @@ import argparse
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -28,19 +27,18 @@ from eagle3_viz.chat import encode_chat
 from eagle3_viz.config import DecodeConfig, TreeShape
 from eagle3_viz.decode import decode
 from eagle3_viz.drafts.feature_draft import FeatureDraft
-from eagle3_viz.floor import Products, draft_products, forward_products, inputs_of, run_products
+from eagle3_viz.floor import Products, draft_products, forward_products, products_ms
 from eagle3_viz.pairs import LoadedPair, load_pair
 from eagle3_viz.presets import load_presets
-from eagle3_viz.projection import Projection
+from eagle3_viz.projection import linears_of
 from eagle3_viz.provenance import measured_on
 from eagle3_viz.records import Cycle
-from eagle3_viz.target import TargetModel
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".work" / "bench_cpu.csv"
 SHAPE = TreeShape()
 COMMITTED = 2  # positions that a draft takes over in a cycle, rounded
-REPEATS = 5  # of a floor, every time
+CPU = torch.device("cpu")
 
 
 def generate_ms(pair: LoadedPair, prompt: list[int], tokens: int) -> float:
@@ -80,22 +78,6 @@ def cycles_of(pair: LoadedPair, prompt: list[int], config: DecodeConfig) -> dict
     return frame.median().to_dict() | {"tau": frame.tau.mean()}
 
 
-def floor_ms(products: Products, dtype: torch.dtype) -> float:
-    """Median time of the products alone."""
-    inputs, took = inputs_of(products, dtype, torch.device("cpu")), []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        run_products(products, inputs)
-        took.append(time.perf_counter() - start)
-    return 1e3 * median(took)
-
-
-def plain_products(target: TargetModel) -> Products:
-    """Those of one token as torch's linear does them, with the model's own weights."""
-    linears = [m for m in target.model.modules() if isinstance(m, torch.nn.Linear)]
-    return [(Projection([m.weight.detach()], reorder=False), 1) for m in linears]
-
-
 def floors_of(pair: LoadedPair) -> dict[str, Products]:
     """By name, the products of each floor."""
     target, draft = pair.target, pair.draft("eagle3")
@@ -103,7 +85,7 @@ def floors_of(pair: LoadedPair) -> dict[str, Products]:
     of_draft = draft_products(draft, SHAPE, COMMITTED)
     return {
         "ar floor": forward_products(target, 1),
-        "ar floor, linear": plain_products(target),
+        "ar floor, linear": [(linear, 1) for linear in linears_of(target.model)],
         "cycle floor": [*of_draft, *forward_products(target, SHAPE.total)],
     }
 
@@ -112,10 +94,10 @@ def measurements(pair: LoadedPair, prompt: list[int], tokens: int) -> dict[str, 
     """One row: everything on one prompt, one after the other."""
     dtype, floors = pair.target.dtype, floors_of(pair)
     row: dict[str, Any] = {"generate": generate_ms(pair, prompt, tokens)}
-    row["ar floor"] = floor_ms(floors["ar floor"], dtype)
+    row["ar floor"] = products_ms(floors["ar floor"], dtype, CPU)
     ar = cycles_of(pair, prompt, DecodeConfig(method="ar", max_new_tokens=tokens, record="off"))
     row |= {"ar": ar["cycle"], "ar host": ar["host"]}
-    row["ar floor, linear"] = floor_ms(floors["ar floor, linear"], dtype)
+    row["ar floor, linear"] = products_ms(floors["ar floor, linear"], dtype, CPU)
     runs: dict[str, DecodeConfig] = {
         "eagle3": DecodeConfig(shape=SHAPE, max_new_tokens=tokens, record="off"),
         "recorded": DecodeConfig(shape=SHAPE, max_new_tokens=tokens, record="full"),
@@ -123,7 +105,7 @@ def measurements(pair: LoadedPair, prompt: list[int], tokens: int) -> dict[str, 
     for name, config in runs.items():
         run = cycles_of(pair, prompt, config)
         row |= {name: run["cycle"], f"{name} host": run["host"], f"{name} record": run["record"]}
-        row["cycle floor"] = floor_ms(floors["cycle floor"], dtype)
+        row["cycle floor"] = products_ms(floors["cycle floor"], dtype, CPU)
         row["tau"] = run["tau"]
     return row
 

@@ -7,7 +7,6 @@ floor is the matrix products of a part and nothing else.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -19,12 +18,11 @@ from eagle3_viz.chat import encode_chat
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.decode import decode
 from eagle3_viz.drafts.feature_draft import FeatureDraft
-from eagle3_viz.floor import Products, draft_products, forward_products, inputs_of, run_products
+from eagle3_viz.floor import draft_products, forward_products, median_ms, products_ms
 from eagle3_viz.pairs import LoadedPair
 from eagle3_viz.records import Cycle
 from eagle3_viz.target import TargetModel
 
-REPEATS = 7
 WARM_UP = 2  # cycles that pay for cold caches, and for the prompt's features
 
 
@@ -61,9 +59,9 @@ def budget(pair: LoadedPair, config: DecodeConfig, cycles: Sequence[Cycle]) -> l
     target = pair.target
     rows = int(median(cycle.verified for cycle in cycles))
     verify = median(cycle.timing.verify for cycle in cycles)
-    floor = _products_ms(target, forward_products(target, rows))
-    head = _products_ms(target, [(target.head_projection, rows)])
-    attention = _median_ms(_attention(target, rows), target)
+    floor = products_ms(forward_products(target, rows), target.dtype, target.device)
+    head = products_ms([(target.head_projection, rows)], target.dtype, target.device)
+    attention = median_ms(_attention(target, rows), target.device)
     of_draft = _draft_parts(pair, config, cycles)
     total = median(cycle.timing.total for cycle in cycles)
     known = [part.floor for part in of_draft[:1] if part.floor is not None]
@@ -91,7 +89,8 @@ def _draft_parts(pair: LoadedPair, config: DecodeConfig, cycles: Sequence[Cycle]
     floor = None
     if isinstance(draft, FeatureDraft) and config.method != "eagle1":
         committed = round(sum(len(cycle.tokens) for cycle in cycles) / len(cycles))
-        floor = _products_ms(pair.target, draft_products(draft, config.shape, committed))
+        products = draft_products(draft, config.shape, committed)
+        floor = products_ms(products, pair.target.dtype, pair.target.device)
     whole = Part("draft", 1, median(cycle.timing.draft for cycle in cycles), floor)
     names = ["verified positions", *(f"level {level}" for level in range(2, levels + 1))]
     passes = [
@@ -108,7 +107,7 @@ def _attention(target: TargetModel, rows: int) -> Callable[[], None]:
     heads, kv_heads = target.config.num_attention_heads, target.config.num_key_value_heads
     visible = torch.ones(rows, seen, dtype=torch.bool, device=target.device)
     mask = additive_mask(visible, heads // kv_heads, target.dtype) if rows > 1 else None
-    layers = [target.cache.of_layer(i) for i in range(target.final_boundary - 1)]
+    layers = target.cache.by_layer
     size = layers[0][0].shape[-1]
     query = torch.ones(1, heads, rows, size, dtype=target.dtype, device=target.device)
 
@@ -117,22 +116,6 @@ def _attention(target: TargetModel, rows: int) -> Callable[[], None]:
             grouped_attention(query, keys[:, :, :seen], values[:, :, :seen], mask)
 
     return run
-
-
-def _products_ms(target: TargetModel, products: Products) -> float:
-    inputs = inputs_of(products, target.dtype, target.device)
-    return _median_ms(lambda: run_products(products, inputs), target)
-
-
-def _median_ms(work: Callable[[], None], target: TargetModel) -> float:
-    took = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        work()
-        if target.device.type == "cuda":
-            torch.cuda.synchronize(target.device)
-        took.append(1e3 * (time.perf_counter() - start))
-    return median(took[1:])
 
 
 def _phase(cycles: Sequence[Cycle], name: str) -> float:

@@ -6,7 +6,9 @@ of speculation has the products of the verification and those of the draft's lev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
 
 import torch
 
@@ -15,6 +17,7 @@ from eagle3_viz.drafts.feature_draft import FeatureDraft
 from eagle3_viz.projection import Projection
 from eagle3_viz.target import TargetModel
 
+REPEATS = 7
 Products = Sequence[tuple[Projection, int]]  # each with the rows that it multiplies
 
 
@@ -32,14 +35,26 @@ def draft_products(draft: FeatureDraft, shape: TreeShape, committed: int) -> Pro
 
 
 @torch.inference_mode()
-def inputs_of(products: Products, dtype: torch.dtype, device: torch.device) -> list[torch.Tensor]:
-    """An input for each of them, [rows, in]."""
-    shapes = [(rows, product.width) for product, rows in products]
-    return [torch.ones(shape, dtype=dtype, device=device) for shape in shapes]
+def products_ms(products: Products, dtype: torch.dtype, device: torch.device) -> float:
+    """Median milliseconds of all of them, one after the other, their results unused."""
+    inputs = [
+        torch.ones(rows, product.width, dtype=dtype, device=device) for product, rows in products
+    ]
+
+    def run() -> None:
+        for (product, _), own in zip(products, inputs, strict=True):
+            product(own)
+
+    return median_ms(run, device)
 
 
-@torch.inference_mode()
-def run_products(products: Products, inputs: Sequence[torch.Tensor]) -> None:
-    """All of them, their results unused."""
-    for (product, _), rows in zip(products, inputs, strict=True):
-        product(rows)
+def median_ms(work: Callable[[], None], device: torch.device) -> float:
+    """Median milliseconds of `work`, after one call that is not counted."""
+    took = []
+    for _ in range(1 + REPEATS):
+        start = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        took.append(1e3 * (time.perf_counter() - start))
+    return median(took[1:])

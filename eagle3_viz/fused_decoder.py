@@ -15,14 +15,13 @@ import torch
 from torch.nn.functional import embedding
 from transformers.cache_utils import Cache
 
-from eagle3_viz.attention import attend
 from eagle3_viz.kv_cache import TreeCache
+from eagle3_viz.layer_memory import Appended, Memory, Updated
 from eagle3_viz.llama_block import LlamaBlock, turning
-from eagle3_viz.projection import LARGEST_COPY, Projection
+from eagle3_viz.projection import Projection, linears_of
 from eagle3_viz.rms_norm import RmsNorm
 from eagle3_viz.taps import Taps, watch
 
-NORM = "input_layernorm"
 FUSED_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 Masks = Mapping[str, torch.Tensor | None] | torch.Tensor | None
 
@@ -44,9 +43,11 @@ class Decoder(Protocol):
         """Its matrix products, in order."""
 
 
-def decoder_of(model: Any, taps: Taps) -> Decoder:
-    """The faster decoder that runs this model exactly."""
-    return FusedDecoder(model, taps) if _can_be_fused(model) else StockDecoder(model, taps)
+def decoder_of(model: Any, taps: Taps, *, reorder: bool) -> Decoder:
+    """The faster decoder that runs this model exactly. reorder: as `Projection` takes it."""
+    if _can_be_fused(model):
+        return FusedDecoder(model, taps, reorder=reorder)
+    return StockDecoder(model, taps)
 
 
 class StockDecoder:
@@ -74,8 +75,7 @@ class StockDecoder:
     @property
     def projections(self) -> list[Projection]:
         """The weights of its linear layers, as transformers multiplies with them."""
-        linears = [m for m in self._decoder.modules() if isinstance(m, torch.nn.Linear)]
-        return [Projection([linear.weight.detach()], reorder=False) for linear in linears]
+        return linears_of(self._decoder)
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class _Sizes:
 
 
 class FusedDecoder:
-    """Llama-shaped layers, with a reordered copy of their weights where that is fast and small.
+    """Llama-shaped layers, with a reordered copy of their weights where that is fast.
 
     Without one the model's own weights become views of the joined ones: nothing is held twice.
     """
 
-    def __init__(self, model: Any, taps: Taps) -> None:
+    def __init__(self, model: Any, taps: Taps, *, reorder: bool) -> None:
         decoder, config = model.get_decoder(), model.config
         self._taps = taps
         self._embedding = decoder.embed_tokens.weight.detach()
@@ -107,28 +107,31 @@ class FusedDecoder:
             config.rms_norm_eps,
         )
         self._scale = first.scaling
-        layers = decoder.layers.parameters()
-        reorder = sum(weight.nbytes for weight in layers) <= LARGEST_COPY
         self.blocks = [_block_of(layer, sizes, reorder) for layer in decoder.layers]
 
     def __call__(
         self, ids: torch.Tensor, positions: torch.Tensor, masks: Masks, cache: Cache | None
     ) -> torch.Tensor:
+        by_layer = [masks[kind] if isinstance(masks, Mapping) else masks for kind in self._kinds]
+        if not isinstance(cache, TreeCache):
+            return self.over(ids, positions, Updated(cache, by_layer))
+        first = cache.extend(ids.shape[1])
+        return self.over(ids, positions, Appended(cache.by_layer, by_layer, first))
+
+    def over(
+        self,
+        ids: torch.Tensor,  # int64 [B, t]
+        positions: torch.Tensor,  # int64 [B or 1, t]
+        memory: Memory,
+    ) -> torch.Tensor:
+        """As `Decoder.__call__`, with attention to whatever `memory` holds."""
         stream = embedding(ids, self._embedding)
         cos, sin = self._rotary(stream, positions)
         angles = turning(cos[:, None], sin[:, None])
-        first = cache.extend(ids.shape[1]) if isinstance(cache, TreeCache) else 0
-        for index, (block, kind) in enumerate(zip(self.blocks, self._kinds, strict=True)):
+        for index, block in enumerate(self.blocks):
             self._taps.note(index, stream)
-            mask = masks[kind] if isinstance(masks, Mapping) else masks
-            if isinstance(cache, TreeCache):
-                own = cache.of_layer(index)
-                stream = block.cached(stream, stream, angles, mask, own, first, NORM, self._scale)
-                continue
-            q, k, v = block.heads(stream, angles, NORM)
-            if cache is not None:
-                k, v = cache.update(k, v, index)
-            stream = block.rest(stream, attend(q, k, v, mask, self._scale))
+            norm = block.norms["input_layernorm"]
+            stream = memory.through(index, block, stream, stream, angles, norm, self._scale)
         self._taps.note(len(self.blocks), stream)
         final = self._norm(stream)
         self._taps.note(len(self.blocks) + 1, final)

@@ -67,7 +67,11 @@ class TreeCache(Cache):
 
     A forward appends its tokens behind the committed ones. `keep(path)` commits some of them,
     in order, and drops the others.
+
+    by_layer: keys and values of every layer, each [1, heads, capacity, head_dim].
     """
+
+    by_layer: list[tuple[torch.Tensor, torch.Tensor]]
 
     def __init__(self, specs: Sequence[LayerSpec], capacity: int = GROWTH_STEP) -> None:
         self._members: dict[LayerSpec, list[int]] = {}
@@ -95,24 +99,19 @@ class TreeCache(Cache):
             for row, index in enumerate(members):
                 self._tree_layers[index].keys = buffer[row, 0]
                 self._tree_layers[index].values = buffer[row, 1]
+        self.by_layer = [(layer.keys, layer.values) for layer in self._tree_layers]
         self.capacity = capacity
 
     def extend(self, tokens: int) -> int:
         """Make room for `tokens` behind everything fed; returns where they begin.
 
-        Whoever calls this writes their keys and values into `of_layer`, for every layer.
+        Whoever calls this writes their keys and values into `by_layer`, for every layer.
         """
         first = self._tree_layers[0].length
         self.reserve(first + tokens)
         for layer in self._tree_layers:
             layer.length = first + tokens
         return first
-
-    def of_layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values of a layer, each [1, heads, capacity, head_dim]."""
-        layer = self._tree_layers[index]
-        assert layer.keys is not None and layer.values is not None
-        return layer.keys, layer.values
 
     def keep(self, path: Sequence[int]) -> None:
         """Commit the appended tokens at offsets `path` (rising, after the committed ones)."""

@@ -73,8 +73,8 @@ class LlamaBlock:
             output=self.output.weight,
             gate_up=self.gate_up.weight,
             down=self.down.weight,
-            q_norm=self._twice("self_attn.q_norm"),
-            k_norm=self._twice("self_attn.k_norm"),
+            q_norm=_twice(self.norms.get("self_attn.q_norm")),
+            k_norm=_twice(self.norms.get("self_attn.k_norm")),
             post_norm=self.norms["post_attention_layernorm"].twice,
             eps=sizes.rms_norm_eps,
             num_heads=sizes.num_heads,
@@ -95,32 +95,31 @@ class LlamaBlock:
         mask: torch.Tensor | None,  # of `additive_mask`, None: causal or m = 1
         cache: tuple[torch.Tensor, torch.Tensor],  # keys and values [1, KV, capacity, hd]
         first: int,
-        norm: str = "",
+        norm: RmsNorm | None = None,
         scale: float | None = None,
     ) -> torch.Tensor:
         """The stream behind the layer, with attention to everything in a cache and these rows.
 
-        Their keys and values are written at `first` onwards. norm: the name of the norm that the
-        inputs still have to pass, if any.
+        Their keys and values are written at `first` onwards. norm: what the inputs still have to
+        pass, if anything.
         """
         run = fastest(_cached, stream)
-        return run(
-            self._layer, stream, inputs, self._twice(norm), *angles, mask, *cache, first, scale
-        )
+        return run(self._layer, stream, inputs, _twice(norm), *angles, mask, *cache, first, scale)
 
-    def heads(self, inputs: torch.Tensor, angles: Angles, norm: str = "") -> Heads:
+    def heads(self, inputs: torch.Tensor, angles: Angles, norm: RmsNorm | None = None) -> Heads:
         """Queries [.., H, m, hd] and keys [.., KV, m, hd], turned, and values, of rows [.., m, W].
 
         angles and norm: as in `cached`.
         """
-        return fastest(_heads, inputs)(self._layer, inputs, self._twice(norm), *angles)
+        return fastest(_heads, inputs)(self._layer, inputs, _twice(norm), *angles)
 
     def rest(self, stream: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """The stream [.., m, W] behind the layer, from the one before and heads [.., H, m, hd]."""
         return fastest(_rest, stream)(self._layer, stream, attended)
 
-    def _twice(self, norm: str) -> torch.Tensor | None:
-        return self.norms[norm].twice if norm in self.norms else None
+
+def _twice(norm: RmsNorm | None) -> torch.Tensor | None:
+    return None if norm is None else norm.twice
 
 
 def _heads(

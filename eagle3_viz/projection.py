@@ -52,6 +52,12 @@ class Projection:
         return product(x, self.weight)
 
 
+def linears_of(module: torch.nn.Module) -> list[Projection]:
+    """The linear layers within a module, multiplied as transformers multiplies them."""
+    linears = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
+    return [Projection([linear.weight.detach()], reorder=False) for linear in linears]
+
+
 def product(x: torch.Tensor, weight: Weight) -> torch.Tensor:
     """x W^T + b."""
     if weight.reordered:

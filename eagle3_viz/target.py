@@ -1,7 +1,7 @@
 """The target: a transformers causal LM that verifies a token tree in one forward.
 
-All contact with transformers' modelling code is here and in `kv_cache.py`, `slot_cache.py`,
-`attention.py`.
+All contact with transformers' modelling code is here and in `fused_decoder.py`, `taps.py`,
+`layer_memory.py`, `kv_cache.py`, `slot_cache.py` and `attention.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from eagle3_viz import attention
 from eagle3_viz.fused_decoder import Masks, decoder_of
 from eagle3_viz.kv_cache import GROWTH_STEP, LayerSpec, TreeCache
-from eagle3_viz.projection import Projection
+from eagle3_viz.projection import LARGEST_COPY, Projection
 from eagle3_viz.slot_cache import SlotCache
 from eagle3_viz.taps import Taps
 from eagle3_viz.tree import DraftTree
@@ -60,10 +60,11 @@ class TargetModel:
         self.final_boundary = layers + 1
         usual = self.default_boundaries if boundaries is None else boundaries
         self.taps = Taps(layers, usual)
-        self._decoder = decoder_of(model, self.taps)
+        copied = sum(weight.nbytes for weight in model.parameters()) <= LARGEST_COPY
+        self.decoder = decoder_of(model, self.taps, reorder=copied)
         head = model.get_output_embeddings()
         biases = [] if head.bias is None else [head.bias.detach()]
-        self.head_projection = Projection([head.weight.detach()], biases)
+        self.head_projection = Projection([head.weight.detach()], biases, reorder=copied)
         self.end_of_sequence = end_of_sequence_ids(model, tokenizer)
         self._groups = self.config.num_attention_heads // self.config.num_key_value_heads
         self._windows = _windows_by_kind(self.config)
@@ -106,7 +107,7 @@ class TargetModel:
     @property
     def projections(self) -> list[Projection]:
         """The matrix products of a forward, in order, the LM head last."""
-        return [*self._decoder.projections, self.head_projection]
+        return [*self.decoder.projections, self.head_projection]
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """What the LM head makes of final states [m, d]: logits [m, V] in the model's dtype."""
@@ -169,7 +170,7 @@ class TargetModel:
         `set_length`.
         """
         masks = self._masks(visible, positions, keys)
-        states = self._decoder(ids[None], positions[None], masks, self.cache)[0]
+        states = self.decoder(ids[None], positions[None], masks, self.cache)[0]
         taps = self.taps.take()
         features = states.new_empty(len(ids), 0) if taps is None else taps[0]
         return Step(self.logits(states[-keep:]), features)
@@ -194,7 +195,7 @@ class TargetModel:
         """
         positions = torch.arange(ids.shape[1], device=self.device)
         masks = self._masks(None, positions, positions)
-        states = self._decoder(ids.to(self.device), positions[None], masks, None)
+        states = self.decoder(ids.to(self.device), positions[None], masks, None)
         taps = self.taps.take()
         assert taps is not None
         return taps, states
@@ -236,7 +237,7 @@ class TargetModel:
         cache.aim(rows, positions, extent)
         keys = torch.arange(extent, device=self.device)
         masks = self._masks(keys <= positions[..., None], positions, keys)
-        return self._decoder(ids, positions, masks, cache)
+        return self.decoder(ids, positions, masks, cache)
 
     def _masks(
         self, visible: torch.Tensor | None, queries: torch.Tensor, keys: torch.Tensor

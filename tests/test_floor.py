@@ -11,7 +11,7 @@ from eagle3_viz import llama_block, projection, rms_norm
 from eagle3_viz.config import TreeShape
 from eagle3_viz.drafts.eagle1 import Eagle1Draft
 from eagle3_viz.drafts.feature_draft import FeatureDraft
-from eagle3_viz.floor import draft_products, forward_products, inputs_of, run_products
+from eagle3_viz.floor import REPEATS, draft_products, forward_products, products_ms
 from tests.tiny_models import random_ids, tiny_draft, tiny_target, tree_of
 from tests.training_heads import eagle1_weights
 
@@ -58,7 +58,7 @@ def test_a_family_that_is_not_fused_has_the_products_of_its_linear_layers() -> N
     target = tiny_target("gemma")
     products = forward_products(target, 3)
     assert len(products) == 8 * 7 + 1
-    run_products(products, inputs_of(products, target.dtype, target.device))
+    assert products_ms(products, target.dtype, target.device) > 0
 
 
 @pytest.mark.parametrize("method", ["eagle1", "eagle3"])
@@ -80,8 +80,8 @@ def test_a_draft_multiplies_what_its_floor_says(
     assert spy.take() == named(draft_products(draft, SHAPE, 3))
 
 
-def test_running_a_floor_multiplies_once_with_each_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_floor_is_timed_by_multiplying_with_each_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     spy, target = Spy(monkeypatch), tiny_target()
-    products = forward_products(target, 4)
-    run_products(products, inputs_of(products, target.dtype, target.device))
-    assert spy.take() == named(products)
+    products = list(forward_products(target, 4))
+    products_ms(products, target.dtype, target.device)
+    assert spy.take() == named(products * (1 + REPEATS))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from eagle3_viz import attention, fused_decoder
+from eagle3_viz import attention, target
 from eagle3_viz.fused_decoder import FusedDecoder, StockDecoder, decoder_of
 from eagle3_viz.taps import Taps
 from tests.tiny_models import FAMILIES, random_ids, tiny_config
@@ -33,18 +33,18 @@ def taps_of(model: Any) -> Taps:
 def test_all_families_but_gemma_are_fused(family: str) -> None:
     model = a_model(family)
     expected = StockDecoder if family.startswith("gemma") else FusedDecoder
-    assert isinstance(decoder_of(model, taps_of(model)), expected)
+    assert isinstance(decoder_of(model, taps_of(model), reorder=True), expected)
 
 
 def test_another_activation_is_left_to_transformers() -> None:
     model = a_model(hidden_act="gelu")
-    assert isinstance(decoder_of(model, taps_of(model)), StockDecoder)
+    assert isinstance(decoder_of(model, taps_of(model), reorder=True), StockDecoder)
 
 
 def test_layers_on_several_devices_are_left_to_transformers() -> None:
     model = a_model()
     model.hf_device_map = {"model.layers.0": 0, "model.layers.1": 1}
-    assert isinstance(decoder_of(model, taps_of(model)), StockDecoder)
+    assert isinstance(decoder_of(model, taps_of(model), reorder=True), StockDecoder)
 
 
 @torch.no_grad()
@@ -53,7 +53,7 @@ def test_both_decoders_give_the_same_states_and_the_same_taps(family: str) -> No
     model = a_model(family)
     stock_taps, fused_taps = taps_of(model), taps_of(model)
     stock = StockDecoder(deepcopy(model), stock_taps)
-    fused = FusedDecoder(model, fused_taps)
+    fused = FusedDecoder(model, fused_taps, reorder=True)
     ids, positions = torch.tensor([random_ids(12, 1), random_ids(12, 2)]), torch.arange(12)[None]
     expected, found = (decoder(ids, positions, None, None) for decoder in (stock, fused))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
@@ -65,14 +65,11 @@ def test_both_decoders_give_the_same_states_and_the_same_taps(family: str) -> No
 @torch.no_grad()
 @pytest.mark.parametrize("reorder", [True, False])
 @pytest.mark.parametrize("family", ["llama", "llama-wide-heads", "qwen3"])
-def test_fusing_keeps_the_model(
-    family: str, reorder: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fused_decoder, "LARGEST_COPY", 1 << 30 if reorder else 0)
+def test_fusing_keeps_the_model(family: str, reorder: bool) -> None:
     model = a_model(family)
     ids = torch.tensor([random_ids(7, 3)])
     before, weights = model(input_ids=ids).logits, deepcopy(model.state_dict())
-    fused = FusedDecoder(model, taps_of(model))
+    fused = FusedDecoder(model, taps_of(model), reorder=reorder)
     assert torch.equal(model(input_ids=ids).logits, before)
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, weights[name]), name
@@ -82,9 +79,13 @@ def test_fusing_keeps_the_model(
 
 
 def test_of_a_large_model_no_weight_is_held_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_decoder, "LARGEST_COPY", 0)
+    monkeypatch.setattr(target, "LARGEST_COPY", 0)
     model = a_model()
-    fused = FusedDecoder(model, taps_of(model))
+    large = target.TargetModel(model, tokenizer=None)
+    fused = large.decoder
+    assert isinstance(fused, FusedDecoder)
+    assert large.head_projection.joined is not None
+    assert large.head_projection.joined.data_ptr() == model.lm_head.weight.data_ptr()
     for block, layer in zip(fused.blocks, model.get_decoder().layers, strict=True):
         for projection, own in (
             (block.qkv, layer.self_attn.k_proj.weight),

@@ -12,6 +12,7 @@ from eagle3_viz.config import Method
 from eagle3_viz.drafts.draft_folder import CheckpointError
 from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights, read_eagle1
 from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of, fc_of
+from eagle3_viz.layer_memory import Memory
 from eagle3_viz.llama_block import Angles
 from eagle3_viz.projection import Projection
 from eagle3_viz.target import TargetModel
@@ -64,16 +65,14 @@ class Eagle1Draft(FeatureDraft):
         stream: torch.Tensor,
         ids: torch.Tensor,
         angles: Angles,
-        mask: torch.Tensor | None,
-        cache: torch.Tensor,
-        first: int,
+        memory: Memory,
     ) -> torch.Tensor:
         """The predicted final states [m, d]; as `FeatureDraft.forward`."""
         joined = torch.cat([embedding(ids, self._embedding), stream], dim=-1)
         x = self._fc(joined)[None]
-        for index, (block, own) in enumerate(zip(self._blocks, cache, strict=True)):
-            norm = "input_layernorm" if index else ""
-            x = block.cached(x, x, angles, mask, (own[0], own[1]), first, norm)
+        for index, block in enumerate(self._blocks):
+            norm = block.norms["input_layernorm"] if index else None
+            x = memory.through(index, block, x, x, angles, norm)
         return x[0]
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from eagle3_viz.config import Method
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 from eagle3_viz.drafts.checkpoints import CheckpointError, read_eagle3
 from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of, fc_of
+from eagle3_viz.layer_memory import Memory
 from eagle3_viz.llama_block import Angles, norms_of
 from eagle3_viz.projection import Projection
 from eagle3_viz.target import TargetModel
@@ -75,19 +76,19 @@ class Eagle3Draft(FeatureDraft):
         stream: torch.Tensor,
         ids: torch.Tensor,
         angles: Angles,
-        mask: torch.Tensor | None,
-        cache: torch.Tensor,
-        first: int,
+        memory: Memory,
     ) -> torch.Tensor:
         """Output of the last layer before the final norm [m, H]; as `FeatureDraft.forward`."""
         arch, g, x = self.architecture, stream[None], embedding(ids, self._embedding)[None]
-        for index, (block, own) in enumerate(zip(self._blocks, cache, strict=True)):
-            residual, inputs, norm = g, g, "input_layernorm"
-            if index == 0:
-                normed = block.norms["hidden_norm"](g)
-                residual = normed if arch.norm_before_residual else g
-                inputs, norm = torch.cat([block.norms[norm](x), normed], dim=-1), ""
-            g = block.cached(residual, inputs, angles, mask, (own[0], own[1]), first, norm)
+        for index, block in enumerate(self._blocks):
+            norm = block.norms["input_layernorm"]
+            if index:
+                g = memory.through(index, block, g, g, angles, norm)
+                continue
+            normed = block.norms["hidden_norm"](g)
+            residual = normed if arch.norm_before_residual else g
+            inputs = torch.cat([norm(x), normed], dim=-1)
+            g = memory.through(index, block, residual, inputs, angles)
         if arch.norm_output:
             # Feedback and head both read the normed state: the head's own norm is this one.
             return self._norms["norm"](g)[0]

@@ -13,6 +13,7 @@ from eagle3_viz.drafts.fed_tree import FedTree
 from eagle3_viz.drafts.rope import Architecture, Rope
 from eagle3_viz.drafts.stepped import SteppedDraft
 from eagle3_viz.kv_cache import GROWTH_STEP
+from eagle3_viz.layer_memory import Appended, KeysAndValues, Memory
 from eagle3_viz.llama_block import Angles, LlamaBlock
 from eagle3_viz.projection import Projection
 from eagle3_viz.target import TargetModel
@@ -42,8 +43,8 @@ class FeatureDraft(SteppedDraft):
         self._layer_count, self._head_dim = arch.num_layers, arch.head_dim
         self._kv_heads = arch.num_kv_heads
         self._groups = arch.num_heads // arch.num_kv_heads
-        self._window = sliding_window
-        self._rope = Rope(arch, self.device, self.dtype)
+        self.window = sliding_window
+        self.rope = Rope(arch, self.device, self.dtype)
         self._cache = torch.empty(0)
         self._capacity = 0
         self._forget()
@@ -62,17 +63,17 @@ class FeatureDraft(SteppedDraft):
     def extend(self, features: torch.Tensor, tokens: list[int]) -> None:
         """Run m verified positions: features [m, K * d], tokens [m] one further on."""
         m = len(tokens)
-        self._reserve(self._length + m)
+        self.reserve(self._length + m)
         ids = torch.tensor(tokens, device=self.device)
         mask = None
-        if (m > 1 and self._length) or self._window:
+        if (m > 1 and self._length) or self.window:
             keys = torch.arange(self._length + m, device=self.device)
             queries = keys[self._length :]
             visible = keys[None] <= queries[:, None]
             mask = additive_mask(self._windowed(visible, queries, keys), self._groups, self.dtype)
-        angles = self._rope.at(self._length, m)
+        angles = self.rope.at(self._length, m)
         stream = self.read(features.to(device=self.device, dtype=self.dtype))
-        hidden = self.forward(stream, ids, angles, mask, self._cache, self._length)
+        hidden = self.forward(stream, ids, angles, self._behind(self._length, mask))
         self._length += m
         self._hidden = hidden[-1:]
         self._fed.clear()
@@ -87,17 +88,17 @@ class FeatureDraft(SteppedDraft):
     def step(self, draft_ids: torch.Tensor, parents: torch.Tensor, level: int) -> torch.Tensor:
         """Feed m tokens of the tree; logits [m, DV], float32; as `Stepper.step`."""
         m, first = len(draft_ids), self._length + len(self._fed)
-        self._reserve(first + m)
+        self.reserve(first + m)
         position = self._length + level - 1
         visible = self._fed.add(parents, level, self._length)
-        if self._window:
+        if self.window:
             queries = torch.full((m,), position, device=self.device)
             keys = self._fed.key_positions(self._length, self._length - 1)
             visible = self._windowed(visible, queries, keys)
         mask = additive_mask(visible, self._groups, self.dtype)
         ids, stream = self.target_ids[draft_ids], self._hidden[parents]
-        angles = self._rope.at(position, 1)
-        hidden = self.forward(stream, ids, angles, mask, self._cache, first)
+        angles = self.rope.at(position, 1)
+        hidden = self.forward(stream, ids, angles, self._behind(first, mask))
         self._hidden = torch.cat([self._hidden, hidden])
         return self.logits(hidden)
 
@@ -121,9 +122,7 @@ class FeatureDraft(SteppedDraft):
         stream: torch.Tensor,  # [m, H], of `read`, or outputs of the level before
         ids: torch.Tensor,  # int64 [m], target ids
         angles: Angles,
-        mask: torch.Tensor | None,
-        cache: torch.Tensor,  # [layers, 2, 1, KV, capacity, hd], written at `first` onwards
-        first: int,
+        memory: Memory,
     ) -> torch.Tensor:
         """Outputs [m, H]: what is fed back as feature, and what `logits` reads."""
 
@@ -131,13 +130,32 @@ class FeatureDraft(SteppedDraft):
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [m, DV], float32, of outputs [m, H]."""
 
+    @property
+    def by_layer(self) -> list[KeysAndValues]:
+        """Keys and values of every layer."""
+        return [(own[0], own[1]) for own in self._cache]
+
+    @property
+    def root_state(self) -> torch.Tensor:
+        """What the draft feeds back at the last verified position, [1, H]."""
+        return self._hidden[:1]
+
+    @property
+    def length(self) -> int:
+        """Verified positions."""
+        return self._length
+
+    def _behind(self, first: int, mask: torch.Tensor | None) -> Appended:
+        return Appended(self.by_layer, [mask] * self._layer_count, first)
+
     def _windowed(
         self, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor
     ) -> torch.Tensor:
-        window = self._window
+        window = self.window
         return visible if window is None else visible & (keys[None] > queries[:, None] - window)
 
-    def _reserve(self, tokens: int) -> None:
+    def reserve(self, tokens: int) -> None:
+        """Make room for `tokens` rows of keys and values."""
         if tokens <= self._capacity:
             return
         capacity = -(-tokens // GROWTH_STEP) * GROWTH_STEP
@@ -146,7 +164,7 @@ class FeatureDraft(SteppedDraft):
         if self._capacity:
             cache[..., : self._capacity, :] = self._cache
         self._cache, self._capacity = cache, capacity
-        self._rope.reserve(capacity)
+        self.rope.reserve(capacity)
 
 
 def blocks_of(arch: Architecture, tensors: Mapping[str, torch.Tensor]) -> list[LlamaBlock]:

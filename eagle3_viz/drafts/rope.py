@@ -32,3 +32,8 @@ class Rope:
         """The angles [count, hd] at positions `first` onwards."""
         cos, sin = self._table[:, first : first + count]
         return cos, sin
+
+    def rows(self, positions: torch.Tensor) -> Angles:
+        """The angles [m, hd] at positions int64 [m], which need not be known to the host."""
+        cos, sin = self._table.index_select(1, positions)
+        return cos, sin
