@@ -22,9 +22,9 @@ import torch
 
 from benchmarks.gpu.limits import SECTION as LIMITS
 from benchmarks.gpu.limits import limits_of
-from benchmarks.gpu.process import START_SECONDS, run_apart, run_here
+from benchmarks.gpu.process import START_SECONDS, run_apart, setup_on
 from benchmarks.gpu.report import Result, table, write
-from benchmarks.gpu.section import Section
+from benchmarks.gpu.section import Section, run_section
 from benchmarks.gpu.sections import SECTIONS
 from benchmarks.gpu.timing import Limits
 from eagle3_viz.provenance import measured_on
@@ -45,7 +45,7 @@ def check(sections: list[Section], device: str, tiny: bool) -> list[Result]:
             seconds = min(section.seconds + START_SECONDS, max(end - begin, 1.0))
             rows = run_apart(section, device, tiny, limits, seconds)
         else:
-            rows = list(run_here(section, device, tiny, limits))
+            rows = list(run_section(section, setup_on(device, tiny, limits)))
         results.append(Result(section.name, time.monotonic() - begin, rows))
         print(table(results[-1]), flush=True)
         if section.name == LIMITS.name:

@@ -57,9 +57,12 @@ def test_every_section_passes_interpreted(
     assert [section["section"] for section in found["sections"]] == [s.name for s in SECTIONS]
     assert "torch=" in found["versions"]
     for section in found["sections"][1:]:
-        timed = [row for row in section["rows"] if "us" in row["numbers"]]
+        timed = [row for row in section["rows"] if "of_floor" in row["numbers"]]
         assert timed, section["section"]
-        assert all(row["numbers"]["floor_us"] > 0 for row in timed)
+        assert all(row["numbers"]["of_floor"] > 0 for row in timed)
+    for section, known in zip(found["sections"], SECTIONS, strict=True):
+        cases = [case.name for case in known.cases(SETUP)]
+        assert list(dict.fromkeys(row["case"] for row in section["rows"])) == cases
     with (tmp_path / "gpu_check-interpreted-no-gpu.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert len(lines) == sum(len(section["rows"]) for section in found["sections"])
@@ -94,6 +97,14 @@ def test_nothing_imports_triton_before_the_check_asks_for_the_interpreter(tmp_pa
 def test_all_of_it_takes_less_than_four_minutes() -> None:
     starts = 5.0 * len(SECTIONS)  # to import PyTorch and open a device
     assert sum(section.seconds for section in SECTIONS) + starts <= gpu_check.TOTAL_SECONDS < 240
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)
+def test_a_missing_case_can_be_told_by_its_name(section: Section) -> None:
+    for tiny in (True, False):
+        names = [case.name for case in section.cases(replace(SETUP, tiny=tiny))]
+        assert names
+        assert len(set(names)) == len(names)
 
 
 def rows_of(section: Section) -> list[Row]:
@@ -197,7 +208,7 @@ def test_a_section_in_its_own_process_returns_its_rows() -> None:
     assert limits_of(rows[:2]) is None
 
 
-def test_a_process_that_ends_early_keeps_the_rows_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_before_its_first_case_says_why() -> None:
     unknown = replace(SECTIONS[0], name="unheard of")
     (row,) = process.run_apart(unknown, "cpu", True, None, 60.0)
     assert row.passed is False
@@ -205,13 +216,22 @@ def test_a_process_that_ends_early_keeps_the_rows_it_had(monkeypatch: pytest.Mon
     (row,) = process.run_apart(SECTIONS[0], "cpu", True, None, 0.01)
     assert row.note == "ended after 0 s"
 
+
+def test_a_process_that_ends_early_keeps_its_rows_and_names_the_missing_cases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def crash(command: list[str], seconds: float) -> str:
-        Path(command[4]).write_text('{"case": "copy", "provider": "torch", "passed": true}\n')
+        whole = '["copy", "read", "product"]\n{"case": "copy", "provider": "torch"}\n'
+        Path(command[4]).write_text(whole + '{"case": "re')
         return "ended with status -11: nothing was said"
 
     monkeypatch.setattr(process, "_trouble", crash)
-    kept, lost = process.run_apart(SECTIONS[0], "cpu", True, None, 60.0)
-    assert (kept.case, kept.passed, lost.passed) == ("copy", True, False)
+    rows = process.run_apart(SECTIONS[0], "cpu", True, None, 60.0)
+    assert [(row.case, row.passed) for row in rows] == [
+        ("copy", None), ("the section's process", False), ("read", False), ("product", False),
+    ]  # fmt: skip
+    assert rows[1].note == "ended with status -11: nothing was said"
+    assert {row.note for row in rows[2:]} == {"not run: the process had ended"}
 
 
 def test_a_process_that_hangs_is_ended_with_what_it_started() -> None:

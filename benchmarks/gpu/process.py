@@ -2,8 +2,9 @@
 
     python -m benchmarks.gpu.process SECTION ROWS_FILE [--device cuda] [--tiny] [--limits JSON]
 
-The process appends a line of JSON to ROWS_FILE for every row, as soon as it has it: what ends the
-process, be it a crash or the time, takes none of the rows before along.
+The process writes a line of JSON to ROWS_FILE, the names of the section's cases, and one for every
+row as soon as it has it: what ends the process, be it a crash or the time, takes none of the rows
+before along, and the report names the cases that are missing.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -34,7 +35,8 @@ def run_apart(
 ) -> list[Row]:
     """The rows of a section that runs in another process, which is ended after `seconds`.
 
-    A process that fails or is ended adds a row that did not pass.
+    A process that fails or is ended adds a row that did not pass, and one for every case of which
+    it left none.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.jsonl"
@@ -43,11 +45,20 @@ def run_apart(
             options += ["--limits", json.dumps(asdict(limits))]
         command = [sys.executable, "-m", __name__, section.name, str(file), *options]
         trouble = _trouble(command, seconds)
-        lines = file.read_text("utf-8").splitlines() if file.exists() else []
-    rows = [Row(**json.loads(line)) for line in lines]
-    return (
-        [*rows, Row("the section's process", "", passed=False, note=trouble)] if trouble else rows
-    )
+        written = file.read_text("utf-8") if file.exists() else ""
+    whole = written.split("\n")[:-1]  # the last line may have been cut off
+    cases, *rows = map(json.loads, whole) if whole else ([],)
+    return _reported(cases, [Row(**row) for row in rows], trouble)
+
+
+def _reported(cases: list[str], rows: list[Row], trouble: str) -> list[Row]:
+    """The rows of a process, and what is to be told where it had trouble."""
+    if not trouble:
+        return rows
+    begun = {row.case for row in rows}
+    ended, note = "the section's process", "not run: the process had ended"
+    missing = [Row(case, "", passed=False, note=note) for case in cases if case not in begun]
+    return [*rows, Row(ended, "", passed=False, note=trouble), *missing]
 
 
 def _trouble(command: list[str], seconds: float) -> str:
@@ -75,10 +86,10 @@ def _trouble(command: list[str], seconds: float) -> str:
     return f"ended with status {status}: {said[-1] if said else 'nothing was said'}"
 
 
-def run_here(section: Section, device: str, tiny: bool, limits: Limits | None) -> Iterator[Row]:
-    """The rows of a section that runs in this process."""
+def setup_on(device: str, tiny: bool, limits: Limits | None) -> Setup:
+    """For a section that runs in this process."""
     where = torch.device(device)
-    yield from run_section(section, Setup(where, tiny, Timer(where), limits))
+    return Setup(where, tiny, Timer(where), limits)
 
 
 def main() -> None:
@@ -90,9 +101,11 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--limits", type=lambda text: Limits(**json.loads(text)))
     given = parser.parse_args()
+    setup = setup_on(given.device, given.tiny, given.limits)
     with given.file.open("a", encoding="utf-8") as file:
-        for row in run_here(given.section, given.device, given.tiny, given.limits):
-            file.write(json.dumps(asdict(row)) + "\n")
+        names = [case.name for case in given.section.cases(setup)]
+        for line in chain([names], map(asdict, run_section(given.section, setup))):
+            file.write(json.dumps(line) + "\n")
             file.flush()
 
 

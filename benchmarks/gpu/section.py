@@ -19,7 +19,8 @@ class Row:
     """One line of the report.
 
     numbers  by column: "error" and "tolerance" are relative; microseconds are "eager_us" with the
-             host's part, "us" without it, "floor_us" at least.
+             host's part, "us" without it, "floor_us" at least; milliseconds of a whole model have
+             the host's part in them.
     passed   None where nothing was judged: a provider that is there to compare with.
     """
 
@@ -66,7 +67,8 @@ class Setup:
 
 @dataclass(frozen=True)
 class Case:
-    """A name, and what measures it: nothing is allocated on the device before `rows` is called."""
+    """A name of its own in its section, and what measures it, in rows of that name: nothing is
+    allocated on the device before `rows` is called."""
 
     name: str
     rows: Callable[[], Iterator[Row]]

@@ -40,10 +40,11 @@ RULES = ("greedy", "topk", "sample")
 def _cases(setup: Setup) -> Iterator[Case]:
     for nodes, vocabulary, dtype in CHECKED_TINY if setup.tiny else CHECKED:
         name = f"{nodes} nodes, {vocabulary} tokens, {str(dtype).removeprefix('torch.')}"
-        yield Case(name, partial(_scores, setup, name, nodes, vocabulary, dtype))
-        yield Case(name, partial(_decisions, setup, name, nodes, vocabulary, dtype))
+        for kind, check in (("scores", _scores), ("walks", _decisions)):
+            case = f"{kind}, {name}"
+            yield Case(case, partial(check, setup, case, nodes, vocabulary, dtype))
     for nodes in (3,) if setup.tiny else TIMED:
-        name = f"{nodes} nodes, {300 if setup.tiny else VOCABULARY} tokens, bfloat16"
+        name = f"times, {nodes} nodes, {300 if setup.tiny else VOCABULARY} tokens, bfloat16"
         yield Case(name, partial(_times, setup, name, nodes))
 
 
