@@ -19,7 +19,7 @@ LOCK = ".lock"
 def write_atomically(path: Path, content: bytes) -> None:
     """Write beside `path`, flush to the disk, rename: a crash leaves the old file or the new.
 
-    An error leaves nothing beside them. Raises OSError when writing fails.
+    An error leaves nothing beside them. Raises OSError, about `path`, when writing fails.
     """
     # Threads and processes may write the same file at the same time.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
@@ -28,6 +28,8 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.write(content)
         flush(partial)
         partial.replace(path)
+    except OSError as error:  # about the temporary file, whose name means nothing to a person
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -49,7 +51,11 @@ def tensors_written(path: Path) -> Iterator[None]:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Make `folder` and keep other jobs out of it. Raises DataError when one is at work there."""
+    """Make `folder` and keep other jobs out of it. Raises DataError when one is at work there.
+
+    A job that came to nothing leaves neither its lock nor a folder that was not there before.
+    """
+    made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK)
     try:
@@ -61,4 +67,8 @@ def alone_in(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        if [path.name for path in folder.iterdir()] == [LOCK]:
+            (folder / LOCK).unlink()  # while it is held: FileLock notices a name that went away
+            if made:
+                folder.rmdir()
         lock.release()

@@ -46,11 +46,7 @@ def save(trace: Trace, path: Path | str) -> None:
     was and nothing is left behind.
     """
     data = to_bytes(trace)
-    target = destination(path)
-    try:
-        write_atomically(target, data)
-    except OSError as error:  # about the temporary file, whose name means nothing to the caller
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+    write_atomically(destination(path), data)
 
 
 def destination(path: Path | str) -> Path:
@@ -61,7 +57,7 @@ def destination(path: Path | str) -> Path:
     """
     target = Path(os.path.realpath(path))
     if os.path.lexists(target) and not target.is_file():
-        reason = "a trace is saved as a regular file, something else is there; name another file"
+        reason = "only a regular file is written, something else is there; name another file"
         raise OSError(errno.EINVAL, reason, str(path))
     return target
 

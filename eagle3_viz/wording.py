@@ -1,8 +1,10 @@
-"""Counts, probabilities and commands in words."""
+"""Counts, probabilities, commands and kinds of JSON values in words."""
 
 import shlex
 from collections.abc import Sequence
 from math import isfinite
+
+MAX_QUOTED = 40  # characters of a value that an error repeats
 
 
 def counted(count: int, noun: str) -> str:
@@ -21,3 +23,16 @@ def command_words(argv: Sequence[str]) -> str:
     """A recorded command line as a shell reads it, from the program's name on."""
     own = ("python", "-m", *argv) if tuple(argv[:1]) == ("eagle3_viz",) else argv
     return shlex.join(own)
+
+
+def json_kind(value: object) -> str:
+    """A value of JSON as people call it who do not write Python, its beginning included."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"the text {value[:MAX_QUOTED]!r}"
+    if isinstance(value, int | float):
+        return f"the number {str(value)[:MAX_QUOTED]}"
+    return "a list" if isinstance(value, list) else "an object"

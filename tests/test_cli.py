@@ -179,14 +179,6 @@ def test_a_draft_bad_on_purpose_replaces_the_one_of_the_method_and_says_so(
     assert pair.draft_for("lookup") is LOOKUP
 
 
-def test_a_copied_text_cannot_be_turned_bad(
-    decodes: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    decodes()
-    assert main(["decode", "hi", "--method", "lookup", "--draft-kind", "random"]) == 1
-    assert "error: --draft-kind random: a draft without" in capsys.readouterr().err
-
-
 # What is saved
 
 

@@ -13,7 +13,7 @@ from eagle3_viz.config import DecodeConfig, TreeShape
 from eagle3_viz.cycle_budget import WARM_UP, budget, run_cycles
 from tests.lossless.tiny_pair import chat_pair
 
-SMALL = ("Say it", "--tree", "6,1,3", "--max-new-tokens", "16")
+SMALL = ("Say it", "--max-new-tokens", "16")
 
 
 @pytest.fixture(autouse=True)
@@ -42,10 +42,8 @@ def test_phases_are_the_medians_of_the_record_and_parts_do_not_exceed_them() -> 
     middle = sorted(cycle.timing.commit for cycle in cycles)
     assert middle[0] <= parts["commit"].ms <= middle[-1]
     verify, rest = parts["verify"], parts["everything else"]
-    assert (
-        verify.ms == pytest.approx(max(verify.ms, parts["LM head"].ms + parts["attention"].ms))
-        or rest.ms == 0.0
-    )
+    left = verify.ms - parts["LM head"].ms - parts["attention"].ms
+    assert rest.ms == pytest.approx(max(0.0, left))
     assert parts["cycle"].floor == pytest.approx(verify.floor + parts["draft"].floor)
 
 
@@ -66,6 +64,26 @@ def test_a_text_that_is_too_short_to_measure_is_one_sentence(
     monkeypatch.setattr("eagle3_viz.cycle_budget.WARM_UP", 99)
     assert main(["profile", *SMALL]) == 1
     assert "ask for more tokens" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--method", "ar", "--tree", "6,1,3"], "--tree is for methods with a tree"),
+        (["--method", "eagle1", "--tree", "6,1,3"], "--tree is for methods with a tree"),
+        (["--fixed-tree", "seven"], "--fixed-tree is for eagle1"),
+        (["--method", "lookup", "--draft", "a"], "--draft is not used by --method lookup"),
+        (["--target", "a"], "--target needs --draft for --method eagle3"),
+        (["--pair", "a", "--target", "b", "--draft", "c"], "not both"),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["profile", *argv])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_folder_that_is_missing_is_told_before_anything_is_loaded(

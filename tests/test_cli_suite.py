@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import shlex
 import signal
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,17 @@ def test_prompts_columns_and_limit_choose_what_is_asked(
         (["--methods", "eagle9"], "invalid choice"),
         (["--fixed-tree", "oak"], "invalid choice"),
         (["compare", "only-one"], "FOLDER"),
+        (["--methods", "ar", "--tree", "8,2,4"], "--tree is for methods with a tree"),
+        (["--methods", "ar", "eagle3", "--fixed-tree", "seven"], "--fixed-tree is for eagle1"),
+        (["--methods", "ar", "--rule", "topk", "--temperature", "1"], "ar drafts none"),
+        (["--methods", "lookup", "--rule", "sample", "--temperature", "1"], "it has no q"),
+        (["--top-p", "0.9"], "--top-p changes nothing at temperature 0"),
+        (["--columns", "prompt=question"], "no file is among --prompts"),
+        (["--prompts", ""], "the name is empty"),
+        (["--target", "a", "--methods", "ar", "eagle3"], "--draft for --methods eagle3"),
+        (["--draft", "a", "--methods", "ar", "lookup"], "--draft is not used by --methods"),
+        (["--pair", "a", "--draft", "b"], "not both"),
+        (["table", "x"], "--out is for a run, and suite table reads"),
     ],
 )
 def test_options_without_a_meaning_are_one_sentence_and_status_2(
@@ -133,6 +145,8 @@ def test_options_without_a_meaning_are_one_sentence_and_status_2(
         (["suite", "--out", "o", "--rule", "sample"], "does not fit temperature=0"),
         (["suite", "table", "nowhere"], "name a folder that suite wrote"),
         (["suite", "compare", "nowhere", "nowhere"], "name a folder that suite wrote"),
+        (["suite", "--out", "foreign"], "foreign/suite.json is not the manifest of a suite"),
+        (["suite", "--out", "taken"], "taken has traces but no suite.json"),
     ],
 )
 def test_what_cannot_work_is_told_before_anything_is_loaded(
@@ -143,6 +157,9 @@ def test_what_cannot_work_is_told_before_anything_is_loaded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "suite.json").write_text('{"name": "of another program"}')
+    (tmp_path / "taken" / "traces").mkdir(parents=True)
     monkeypatch.setattr(suite_run, "load", lambda args: pytest.fail("loaded"))
     assert main(argv) == 1
     error = capsys.readouterr().err
@@ -199,6 +216,50 @@ def test_names_out_of_files_cannot_drive_the_terminal(
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "a␛[2J↵b" in out
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        ("method", None, "expected one of ar, lookup"),
+        ("method", ["ar"], "as its method, found a list"),
+        ("rule", {}, "as its rule, found an object"),
+        ("sampling", "none", "an object as its sampling, found the text 'none'"),
+        ("max_new_tokens", True, "a whole number as its max_new_tokens, found true"),
+    ],
+)
+def test_a_setting_that_is_damaged_is_named_with_its_file(
+    part: str, value: Any, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path) / "suite.json"
+    content = json.loads(path.read_text())
+    content["settings"]["eagle3"][part] = value
+    path.write_text(json.dumps(content))
+    assert main(["suite", "table", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {path}: the setting 'eagle3' is damaged: expected ")
+    assert said in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        ("turns", "1", "a whole number as turns, found the text '1'"),
+        ("domain", 3, "text as domain, found the number 3"),
+        ("turns", 0, "damaged in its turns, the number 0"),
+        ("more", 1, "needs set, id, domain, turns, sha256, found"),
+    ],
+)
+def test_a_prompt_that_is_damaged_is_told_without_words_of_python(
+    part: str, value: Any, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path) / "suite.json"
+    content = json.loads(path.read_text())
+    content["prompts"][0][part] = value
+    path.write_text(json.dumps(content))
+    assert main(["suite", "table", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert said in error and str(path) in error and "{" not in error
 
 
 def test_two_suites_are_compared_with_what_only_one_has(
@@ -277,12 +338,15 @@ def test_a_killed_process_loses_nothing_and_doubles_nothing(
 
 
 def test_ctrl_c_says_how_to_go_on(model_folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    process = started(command(model_folder, out, questions(tmp_path / "quiz.jsonl", 500)))
+    out = tmp_path / "my out"
+    argv = command(model_folder, out, questions(tmp_path / "quiz.jsonl", 500))
+    process = started(argv)
     wait_for(lambda: len(list(out.rglob("*.parquet"))) >= 1, process)
     process.send_signal(signal.SIGINT)
     shown, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
     assert shown == ""
-    assert "the same command goes on from there" in error
+    shown_command = error.rstrip("\n").rpartition("goes on from there: ")[2]
+    assert shlex.split(shown_command)[:3] == ["python", "-m", "eagle3_viz"]
+    assert shlex.split(shown_command)[3:] == argv
     assert "Traceback" not in error

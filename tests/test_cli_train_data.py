@@ -223,7 +223,7 @@ def test_ctrl_c_says_how_to_go_on(model_folder: Path, tmp_path: Path) -> None:
     out, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
     assert out == ""
-    assert "the same command goes on from there" in error
+    assert "goes on from there: python -m eagle3_viz train data" in error
     assert "Traceback" not in error
 
 

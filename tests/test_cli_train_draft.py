@@ -107,9 +107,12 @@ def test_held_out_text_that_is_too_short_for_a_later_step_has_no_accuracy_there(
 
 
 def test_a_gpu_that_is_named_is_for_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    argv = ["train", "draft", "--out", str(tmp_path), "--data", "d", "--processes", "2"]
+    argv = command(inputs, tmp_path, "--processes", "2")
     assert main([*argv, "--device", "cuda:1"]) == 1
     assert "--device cuda:1 is one GPU and 2 processes take one each" in capsys.readouterr().err
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
@@ -154,7 +157,7 @@ def test_ctrl_c_stops_every_process_with_a_checkpoint_to_go_on_from(
     os.killpg(process.pid, signal.SIGINT)
     out, error = process.communicate(timeout=120)
     assert process.returncode == 130, (out, error)
-    assert "the same command goes on from the checkpoint" in error
+    assert "Stopped, with a checkpoint. The same command goes on from there: python -m" in error
     assert "Traceback" not in error + (tmp_path / "process-1.log").read_text()
     assert (tmp_path / "checkpoint.safetensors").exists()
     reached = read_log(tmp_path)[-1].tokens
@@ -183,9 +186,6 @@ def test_eagle1_and_an_independent_model_come_from_the_same_text(
     ("more", "said"),
     [
         (["--micro-batches", "3", "--processes", "2"], "cannot be shared out over 2 processes"),
-        (["--data", "gone.jsonl"], "gone.jsonl cannot be read"),
-        (["--start", "nowhere"], "there is no config.json"),
-        (["--objective", "eagle1", "--unroll", "2"], "--unroll is for --objective eagle3"),
         (["--vocabulary", "1000000"], None),
     ],
 )
@@ -208,6 +208,60 @@ def test_what_cannot_work_is_one_sentence(
 
 
 @pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--data", "gone.jsonl"], "gone.jsonl cannot be read"),
+        (["--data", "."], "cannot be read: Is a directory"),
+        (["--data", "empty.jsonl"], "there is no conversation in empty.jsonl"),
+        (["--data", "text.jsonl"], "text.jsonl line 1 is not JSON"),
+        (["--data", "other.jsonl"], "other.jsonl line 1: ids must be a list of token ids"),
+        (["--heldout", "gone.jsonl"], "gone.jsonl cannot be read"),
+        (["--start", "nowhere"], "there is no config.json"),
+    ],
+)
+def test_files_that_are_none_are_told_before_anything_is_loaded_or_left(
+    more: list[str],
+    said: str,
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "text.jsonl").write_text("once upon a time")
+    (tmp_path / "other.jsonl").write_text('{"prompt": "why?"}')
+    monkeypatch.setattr(
+        "eagle3_viz.cli.pair_loading.load_pair", lambda *_, **__: pytest.fail("loaded")
+    )
+    assert main(command(inputs, tmp_path / "out", "--processes", "1", *more)) == 1
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_target_that_is_missing_leaves_nothing_behind(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = command(inputs, tmp_path / "out", "--processes", "1", "--target", "./nowhere")
+    assert main(argv) == 1
+    assert "There is no folder nowhere" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_processes_of_a_launcher_are_not_counted_twice(
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert main(command(inputs, tmp_path / "out", "--processes", "2")) == 1
+    assert "--processes 2: a launcher started 4 already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "argv",
     [
         ["--learning-rate", "0"],
@@ -215,6 +269,10 @@ def test_what_cannot_work_is_one_sentence(
         ["--objective", "eagle9"],
         ["--unroll", "0"],
         ["--tokens", "-1"],
+        ["--unroll", "2", "--objective", "eagle1"],
+        ["--taps", "three", "--objective", "eagle1"],
+        ["--evaluate", "1000"],
+        ["--target", ""],
     ],
 )
 def test_options_without_a_meaning_end_with_status_2(

@@ -11,7 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from eagle3_viz.files import tensors_written, write_atomically
+from eagle3_viz.files import alone_in, tensors_written, write_atomically
+from eagle3_viz.text_lines import DataError
 
 ROOT = Path(__file__).resolve().parent.parent
 WRITER = """
@@ -41,10 +42,30 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
         raise OSError("no space left")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError, match="no space") as failed:
         write_atomically(path, b"new")
+    assert failed.value.filename == str(path)  # and not the temporary file beside it
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_job_that_came_to_nothing_leaves_nothing(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    for folder in (there, tmp_path / "new"):
+        with pytest.raises(ValueError, match="failed"), alone_in(folder):
+            raise ValueError("failed")
+    assert list(tmp_path.rglob("*")) == [there]
+
+
+def test_a_folder_is_one_jobs_even_after_another_came_to_nothing(tmp_path: Path) -> None:
+    with alone_in(tmp_path):
+        pass
+    with alone_in(tmp_path):
+        (tmp_path / "result").touch()
+        with pytest.raises(DataError, match="another process is writing"), alone_in(tmp_path):
+            pass
+    assert (tmp_path / "result").exists()
 
 
 def test_processes_that_write_one_file_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from eagle3_viz.chat import encode_chat
 from eagle3_viz.cli.failure import INTERRUPTED, as_failure
+from eagle3_viz.cli.going_on import going_on
 from eagle3_viz.cli.new_file import refuse_unless_new, refuse_unwritable
 from eagle3_viz.cli.pace import reporting_pace
 from eagle3_viz.cli.pair_loading import load
@@ -74,10 +75,22 @@ class _Report:
 def lossless(args: argparse.Namespace) -> int:
     """Run the check that the options name; returns the exit status."""
     if args.csv is not None:
-        goes_on = args.check == "sampling" and kept_beside(args.csv).is_file()
-        (refuse_unwritable if goes_on else refuse_unless_new)("--csv", args.csv)
+        refuse_taken(args.lossless_check, args.csv)
     with as_failure(*_ERRORS):
-        return sampling(args) if args.check == "sampling" else greedy(args)
+        return sampling(args) if args.lossless_check == "sampling" else greedy(args)
+
+
+def refuse_taken(check: str, csv: Path) -> None:
+    """Raise Failure where the rows cannot be written, or the draws that come before them."""
+    if check == "greedy":
+        refuse_unless_new("--csv", csv)
+        return
+    kept = kept_beside(csv)
+    if kept.is_file():
+        refuse_unwritable("--csv", csv)
+    else:
+        refuse_unless_new("--csv", csv)
+        refuse_unless_new("the draws of --csv", kept)
 
 
 def sampling(args: argparse.Namespace) -> int:
@@ -97,7 +110,7 @@ def sampling(args: argparse.Namespace) -> int:
     if kept is not None and finished:
         kept.path.unlink()
     elif kept is not None:
-        print("The same command goes on from there.", file=sys.stderr)
+        print(going_on(args.argv), file=sys.stderr)
     return status
 
 

@@ -6,10 +6,11 @@ import argparse
 from typing import Any
 
 from eagle3_viz.cli.option_types import DTYPES, place, rate, seed, text, whole_number
-from eagle3_viz.cli.pair_arguments import add_models
-from eagle3_viz.cli.suite_arguments import MAX_TOKENS, tree
+from eagle3_viz.cli.pair_arguments import add_models, refuse_unfit_models
+from eagle3_viz.cli.suite_arguments import MAX_TOKENS
+from eagle3_viz.cli.tree_arguments import add_fixed_tree, add_tree, refuse_unused_trees
 from eagle3_viz.config import METHODS, TreeShape
-from eagle3_viz.fixed_tree import DEFAULT_FIXED, FIXED_TREES
+from eagle3_viz.fixed_tree import DEFAULT_FIXED
 from eagle3_viz.lossless.defaults import SAMPLING_PROMPT, SAMPLING_TREE
 
 GREEDY_TREES = (TreeShape(4, 2, 2), TreeShape(8, 3, 4), TreeShape(16, 5, 4))
@@ -37,7 +38,9 @@ def add_lossless(commands: Any) -> None:
     lossless = commands.add_parser(
         "lossless", help="check that the output is the target's own", description=_LOSSLESS
     )
-    checks = lossless.add_subparsers(dest="check", required=True, metavar="sampling|greedy")
+    checks = lossless.add_subparsers(
+        dest="lossless_check", required=True, metavar="sampling|greedy"
+    )
     sampling = checks.add_parser(
         "sampling", help="drawn texts against exact probabilities", description=_SAMPLING
     )
@@ -46,16 +49,13 @@ def add_lossless(commands: Any) -> None:
         "greedy", help="greedy texts against autoregression", description=_GREEDY
     )
     _add_greedy(greedy)
+    sampling.set_defaults(check=_check_sampling, parser=sampling)
+    greedy.set_defaults(check=_check_greedy, parser=greedy)
     for parser in (sampling, greedy):
         parser.add_argument(
             "--methods", nargs="+", choices=METHODS, help="default: all that the pair has"
         )
-        parser.add_argument(
-            "--fixed-tree",
-            choices=FIXED_TREES,
-            default=DEFAULT_FIXED.name,
-            help=f"of eagle1; default: {DEFAULT_FIXED.name}",
-        )
+        add_fixed_tree(parser)
         parser.add_argument("--csv", type=place, metavar="FILE", help="every test as a row")
 
 
@@ -89,13 +89,7 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", nargs="+", type=rate, default=[1.0], help="default: 1")
     parser.add_argument("--target-top-k", type=int, default=0, help="default: 0, off")
     parser.add_argument("--top-p", type=float, default=0.9, help="default: 0.9")
-    parser.add_argument(
-        "--tree",
-        type=tree,
-        default=SAMPLING_TREE,
-        metavar="TOTAL,DEPTH,TOP_K",
-        help=f"default: {_sizes(SAMPLING_TREE)}",
-    )
+    add_tree(parser, [SAMPLING_TREE])
     add_models(parser).add_argument(
         "--dtype",
         choices=DTYPES,
@@ -119,14 +113,7 @@ def _add_greedy(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of a text; default: 64",
     )
-    parser.add_argument(
-        "--tree",
-        nargs="+",
-        type=tree,
-        default=list(GREEDY_TREES),
-        metavar="TOTAL,DEPTH,TOP_K",
-        help=f"default: {' '.join(map(_sizes, GREEDY_TREES))}",
-    )
+    add_tree(parser, GREEDY_TREES, several=True)
     parser.add_argument(
         "--padded",
         action="store_true",
@@ -142,5 +129,24 @@ def _add_greedy(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _sizes(shape: TreeShape) -> str:
-    return f"{shape.total},{shape.depth},{shape.top_k}"
+def _check_sampling(args: argparse.Namespace) -> None:
+    """Raises ValueError for options that contradict each other or have no effect."""
+    refuse_unfit_models(args, args.methods, "--methods")
+    # wrong rules are tried on a tree of that shape whatever the methods are
+    shaped = args.methods and [*args.methods, *([] if args.without_wrong else ["eagle3"])]
+    refuse_unused_trees(args, shaped)
+    if set(args.methods or METHODS) <= {"ar", "lookup"} and "topk" not in args.rules:
+        raise ValueError(
+            f"--rules sample draws from q, and {' and '.join(args.methods)} has no q: use --rules "
+            "topk"
+        )
+    args.tree = args.tree or SAMPLING_TREE
+    args.fixed_tree = args.fixed_tree or DEFAULT_FIXED.name
+
+
+def _check_greedy(args: argparse.Namespace) -> None:
+    """Raises ValueError for options that contradict each other or have no effect."""
+    refuse_unfit_models(args, args.methods, "--methods")
+    refuse_unused_trees(args, args.methods)
+    args.tree = args.tree or list(GREEDY_TREES)
+    args.fixed_tree = args.fixed_tree or DEFAULT_FIXED.name

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from eagle3_viz.cli.arguments import parse
-from eagle3_viz.cli.failure import INTERRUPTED, Failure
+from eagle3_viz.cli.failure import INTERRUPTED, Failure, sentence
 from eagle3_viz.plain_text import one_line
 
 FAILED, READER_GONE = 1, 141  # usage errors exit with 2, in `arguments`
@@ -36,8 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return READER_GONE
     except OSError as error:
         _abandon_output()
-        place = "" if error.filename is None else f" {error.filename}"
-        return _failed(f"cannot read or write{place}: {error.strerror or error}; check the disk")
+        return _failed(sentence(error))
     return status
 
 

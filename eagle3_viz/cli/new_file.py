@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 from eagle3_viz.cli.failure import Failure
@@ -26,5 +27,30 @@ def refuse_unwritable(option: str, path: Path) -> None:
         raise Failure(f"{option} {path}: {error.strerror}") from error
     if not folder.is_dir():
         raise Failure(f"the folder of {option} {path} does not exist: create it first")
-    if not os.access(folder, os.W_OK):
-        raise Failure(f"the folder of {option} {path} is not writable: choose another one")
+    if reason := _closed(folder):
+        raise Failure(
+            f"the folder of {option} {path} cannot be written to ({reason}): {_ELSEWHERE}"
+        )
+
+
+def refuse_unless_folder(option: str, path: Path) -> None:
+    """Raise Failure unless `path` is a folder that can be written to, or can become one."""
+    if os.path.lexists(path) and not path.is_dir():
+        raise Failure(f"{option} needs a folder, {path} is a file: name another place")
+    existing = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+    if not existing.is_dir():
+        raise Failure(f"{option} {path} cannot be made, {existing} is a file: name another place")
+    if reason := _closed(existing):
+        raise Failure(f"{option} {path} cannot be written to ({reason}): {_ELSEWHERE}")
+
+
+_ELSEWHERE = "name another place, or change its permissions"
+
+
+def _closed(folder: Path) -> str | None:
+    """Why nothing can be written to `folder`. Tried, as permissions alone do not tell."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)

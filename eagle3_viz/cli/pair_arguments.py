@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 
 from eagle3_viz.cli.option_types import device, location
 from eagle3_viz.pair_specs import KNOWN_PAIRS
+
+MODEL_FREE = ("ar", "lookup")  # methods that need no draft of a pair
 
 
 def add_models(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -30,3 +33,27 @@ def add_models(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--trust-remote-code", action="store_true", help="run code that comes with the target"
     )
     return models
+
+
+def refuse_unfit_models(
+    args: argparse.Namespace, methods: Collection[str] | None, option: str = "--method"
+) -> None:
+    """Raise ValueError for models that contradict each other or the methods of `option`.
+
+    methods: None where all that the pair has drafts for are run.
+    """
+    if args.pair and (args.target or args.draft):
+        raise ValueError("give --pair, or --target and --draft, not both")
+    if methods is None:
+        return
+    drafting = [method for method in methods if method not in MODEL_FREE]
+    if args.target and not args.draft and drafting:
+        raise ValueError(
+            f"--target needs --draft for {option} {drafting[0]}: name one, or use {option} ar or "
+            "lookup"
+        )
+    if args.draft and not drafting:
+        raise ValueError(
+            f"--draft is not used by {option} {' '.join(methods)}: leave it out, or choose a "
+            "method with a draft model"
+        )

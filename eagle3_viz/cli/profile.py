@@ -24,6 +24,12 @@ from eagle3_viz.records import Cycle
 from eagle3_viz.settings import method_title
 from eagle3_viz.wording import counted
 
+LEGEND = (
+    "share: of the cycle, which recording is no part of. floor: what the products with weights\n"
+    "take alone. LM head and attention are parts of verify, measured once more by themselves;\n"
+    "attention has no floor, as it multiplies by no weights."
+)
+
 
 def profile(args: argparse.Namespace) -> int:
     """Run, print the table, write the timeline; returns the exit status."""
@@ -45,12 +51,6 @@ def profile(args: argparse.Namespace) -> int:
     if args.chrome is not None:
         save(args.chrome, cycles)
     return 0
-
-
-LEGEND = (
-    "share: of the cycle, which recording is no part of. floor: the matrix products of the part\n"
-    "alone. LM head and attention are measured again alone; products need no share of attention."
-)
 
 
 def circumstances(pair: LoadedPair, config: DecodeConfig, cycles: Sequence[Cycle]) -> list[str]:

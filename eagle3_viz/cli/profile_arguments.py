@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 from eagle3_viz.cli.option_types import DTYPES, place, text, whole_number
-from eagle3_viz.cli.pair_arguments import add_models
-from eagle3_viz.cli.suite_arguments import MAX_TOKENS, tree
+from eagle3_viz.cli.pair_arguments import add_models, refuse_unfit_models
+from eagle3_viz.cli.suite_arguments import MAX_TOKENS
+from eagle3_viz.cli.tree_arguments import add_fixed_tree, add_tree, refuse_unused_trees
 from eagle3_viz.config import METHODS, TreeShape
-from eagle3_viz.fixed_tree import DEFAULT_FIXED, FIXED_TREES
+from eagle3_viz.fixed_tree import DEFAULT_FIXED
 
 PROMPT = "Write a Python function that counts the words of a text, and explain it."
 
@@ -27,20 +29,8 @@ def add_profile(commands: Any) -> None:
         "prompt", nargs="?", type=text, default=PROMPT, help="default: a question about code"
     )
     parser.add_argument("--method", choices=METHODS, default="eagle3")
-    usual = TreeShape()
-    parser.add_argument(
-        "--tree",
-        type=tree,
-        default=usual,
-        metavar="TOTAL,DEPTH,TOP_K",
-        help=f"default: {usual.total},{usual.depth},{usual.top_k}",
-    )
-    parser.add_argument(
-        "--fixed-tree",
-        choices=FIXED_TREES,
-        default=DEFAULT_FIXED.name,
-        help=f"of eagle1; default: {DEFAULT_FIXED.name}",
-    )
+    add_tree(parser, [TreeShape()])
+    add_fixed_tree(parser)
     parser.add_argument(
         "--max-new-tokens",
         type=whole_number(8, MAX_TOKENS),
@@ -56,3 +46,12 @@ def add_profile(commands: Any) -> None:
     )
     models = add_models(parser)
     models.add_argument("--dtype", choices=DTYPES, help="default: what suits the device")
+    parser.set_defaults(check=_check, parser=parser)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises ValueError for options that contradict each other or have no effect."""
+    refuse_unfit_models(args, [args.method])
+    refuse_unused_trees(args, [args.method])
+    args.tree = args.tree or TreeShape()
+    args.fixed_tree = args.fixed_tree or DEFAULT_FIXED.name

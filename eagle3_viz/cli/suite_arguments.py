@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from eagle3_viz.cli.option_types import DTYPES, place, seed, whole_number
-from eagle3_viz.cli.pair_arguments import add_models
-from eagle3_viz.config import METHODS, RULES, TreeShape
-from eagle3_viz.fixed_tree import DEFAULT_FIXED, FIXED_TREES
+from eagle3_viz.cli.option_types import DTYPES, location, place, whole_number
+from eagle3_viz.cli.pair_arguments import add_models, refuse_unfit_models
+from eagle3_viz.cli.sampling_arguments import add_sampling, refuse_idle_sampling
+from eagle3_viz.cli.tree_arguments import add_fixed_tree, add_tree, refuse_unused_trees
+from eagle3_viz.config import METHODS, TreeShape
+from eagle3_viz.fixed_tree import DEFAULT_FIXED
 from eagle3_viz.prompt_records import COLUMNS
+from eagle3_viz.prompt_sets import SAMPLE
 
 MAX_LIMIT = 100_000
 MAX_TOKENS = 32_768
@@ -43,6 +46,33 @@ def add_suite(commands: Any) -> None:
     _add_what(suite)
     add_models(suite).add_argument("--dtype", choices=DTYPES, help="default: what suits the device")
     _add_settings(suite)
+    suite.set_defaults(check=lambda args: _check_run(args), parser=suite)
+    for reader in (table, compare):
+        reader.set_defaults(check=lambda args: _check_reading(args, suite), parser=reader)
+
+
+def _check_run(args: argparse.Namespace) -> None:
+    """Raises ValueError for options that contradict each other or have no effect."""
+    refuse_unfit_models(args, args.methods, "--methods")
+    refuse_unused_trees(args, args.methods)
+    refuse_idle_sampling(args, args.temperature, args.methods)
+    if args.columns and set(args.prompts) == {SAMPLE}:
+        raise ValueError("--columns is about files, and no file is among --prompts: leave it out")
+    args.tree = args.tree or [TreeShape()]
+    args.fixed_tree = args.fixed_tree or [DEFAULT_FIXED.name]
+
+
+def _check_reading(args: argparse.Namespace, suite: argparse.ArgumentParser) -> None:
+    """Raises ValueError for an option of a run before `table` or `compare`, which read a folder."""
+    for name, value in vars(args).items():
+        if name not in _OF_READING and value != suite.get_default(name):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is for a run, and suite {args.suite_command} reads "
+                "what one made: leave it out"
+            )
+
+
+_OF_READING = ("command", "suite_command", "check", "parser", "folder", "a", "b", "settings")
 
 
 def _add_what(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +83,8 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--prompts",
         nargs="+",
-        default=["sample"],
+        type=location,
+        default=[SAMPLE],
         metavar="SOURCE",
         help="JSONL (question.jsonl as it is published), CSV or Parquet files; sample, the "
         "default, is our own prompts by domain",
@@ -73,33 +104,12 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     settings = parser.add_argument_group("settings (of several values, every one is run)")
-    usual = TreeShape()
-    settings.add_argument(
-        "--tree",
-        nargs="+",
-        type=tree,
-        default=[usual],
-        metavar="TOTAL,DEPTH,TOP_K",
-        help=f"default: {usual.total},{usual.depth},{usual.top_k}",
-    )
-    settings.add_argument(
-        "--fixed-tree",
-        nargs="+",
-        choices=FIXED_TREES,
-        default=[DEFAULT_FIXED.name],
-        help=f"of eagle1; default: {DEFAULT_FIXED.name}",
-    )
+    add_tree(settings, [TreeShape()], several=True)
+    add_fixed_tree(settings, several=True)
     settings.add_argument(
         "--temperature", nargs="+", type=float, default=[0.0], help="default: 0, greedy"
     )
-    settings.add_argument("--target-top-k", type=int, default=0, help="default: 0, off")
-    settings.add_argument("--top-p", type=float, default=1.0, help="default: 1, off")
-    settings.add_argument(
-        "--rule",
-        choices=RULES,
-        help="default: greedy at 0, else topk; typical changes the output distribution",
-    )
-    settings.add_argument("--seed", type=seed, default=0, help="of random draws; default: 0")
+    add_sampling(settings)
     settings.add_argument(
         "--max-new-tokens",
         type=whole_number(1, MAX_TOKENS),
@@ -113,19 +123,6 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         default="off",
         help="how much of each cycle to keep; default: off, all that the table needs",
     )
-
-
-def tree(value: str) -> TreeShape:
-    """Three sizes of a dynamic tree."""
-    parts = value.split(",")
-    try:
-        total, depth, top_k = (whole_number(0, 10_000)(part) for part in parts)
-        return TreeShape(total, depth, top_k)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"in {value!r}: {error}") from error
-    except ValueError as error:
-        reason = str(error) if len(parts) == 3 else f"expected TOTAL,DEPTH,TOP_K, found {value!r}"
-        raise argparse.ArgumentTypeError(reason) from error
 
 
 def columns(value: str) -> dict[str, str]:

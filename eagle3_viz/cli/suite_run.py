@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
+from eagle3_viz.cli.going_on import going_on
+from eagle3_viz.cli.new_file import refuse_unless_folder
 from eagle3_viz.cli.pace import reporting_pace
 from eagle3_viz.cli.pair_loading import load
 from eagle3_viz.cli.sharing import shareable
@@ -18,6 +20,7 @@ from eagle3_viz.fixed_tree import FIXED_TREES
 from eagle3_viz.pairs import PairError
 from eagle3_viz.plain_text import one_line
 from eagle3_viz.prompt_sets import read_sets
+from eagle3_viz.suite.manifest import refuse_foreign
 from eagle3_viz.suite.plan import Plan, settings_of
 from eagle3_viz.suite.runner import Outcome, run_suite
 from eagle3_viz.training.data import Progress
@@ -27,11 +30,11 @@ def run(args: argparse.Namespace) -> int:
     """Run the suite that the options describe; returns the exit status."""
     if args.out is None:
         raise Failure("--out is missing: name the folder that the suite goes into")
-    if args.out.exists() and not args.out.is_dir():
-        raise Failure(f"--out needs a folder, {args.out} is a file: name another place")
+    refuse_unless_folder("--out", args.out)
     with as_failure(PairError, ValueError, ArithmeticError, RuntimeError, OSError):
         sets = read_sets(args.prompts, args.columns, args.limit)
         settings(args, args.methods or METHODS)  # what has no meaning is told before loading
+        refuse_foreign(args.out)
         pair = load(args)
         plan = Plan(sets, settings(args, args.methods or pair.methods))
         try:
@@ -46,9 +49,11 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             print(
                 one_line(
-                    f"Interrupted. What is finished is kept in {args.out}; the same command goes "
-                    f"on from there, `suite table {args.out}` shows it."
+                    f"Interrupted. What is finished is kept in {args.out}; `suite table "
+                    f"{args.out}` shows it."
                 ),
+                going_on(args.argv),
+                sep="\n",
                 file=sys.stderr,
             )
             return INTERRUPTED

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eagle3_viz.cli.failure import as_failure
+from eagle3_viz.cli.new_file import refuse_unless_folder
 from eagle3_viz.plain_text import one_line
 from eagle3_viz.suite.compare import compare as compared_suites
 from eagle3_viz.suite.report import Cells, compared, groups, overview, write_tables
@@ -20,6 +21,7 @@ SHOWN = 20  # prompts named that only one of two suites has
 
 def table(folder: Path) -> int:
     """Tabulate what the suite in `folder` has made; returns the exit status."""
+    refuse_unless_folder("suite table", folder)
     with as_failure(DataError):
         results = read_results(folder)
     found = tabulate(results)

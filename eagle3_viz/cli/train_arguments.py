@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from eagle3_viz.cli.option_types import DTYPES, device, place, rate, seed, share, whole_number
+from eagle3_viz.cli.option_types import (
+    DTYPES,
+    device,
+    location,
+    place,
+    rate,
+    seed,
+    share,
+    whole_number,
+)
 from eagle3_viz.pair_specs import KNOWN_PAIRS
 
 MAX_COUNT = 10_000_000
@@ -14,6 +23,7 @@ MAX_LENGTH = 32_768
 MAX_VOCABULARY = 1_000_000
 MAX_TOKENS = 10**12
 MAX_BATCH_TOKENS = 1_000_000
+USUAL_EVALUATE = 500_000
 OBJECTIVES = ("eagle3", "eagle3-no-ttt", "eagle1")
 
 
@@ -110,6 +120,19 @@ def _add_draft(steps: Any) -> None:
     )
     add_target(parser)
     _add_optimizer(parser)
+    parser.set_defaults(check=_check_draft, parser=parser)
+
+
+def _check_draft(args: argparse.Namespace) -> None:
+    """Raises ValueError for options that contradict each other or have no effect."""
+    if args.unroll and args.objective != "eagle3":
+        raise ValueError(f"--unroll is for --objective eagle3; {args.objective} has one step")
+    if args.taps == "three" and args.objective == "eagle1":
+        raise ValueError(
+            "--taps three is for eagle3; an EAGLE-1 draft reads the target's final state: leave it "
+            "out"
+        )
+    _check_text(args)
 
 
 _INDEPENDENT = (
@@ -132,6 +155,14 @@ def _add_independent(steps: Any) -> None:
     )
     add_target(parser)
     _add_optimizer(parser)
+    parser.set_defaults(check=_check_text, parser=parser)
+
+
+def _check_text(args: argparse.Namespace) -> None:
+    """Settles `evaluate`. Raises ValueError when there is no text to score on."""
+    if args.evaluate is not None and not args.heldout:
+        raise ValueError("--evaluate scores on the held-out text: name it with --heldout")
+    args.evaluate = USUAL_EVALUATE if args.evaluate is None else args.evaluate
 
 
 def _add_text(parser: argparse.ArgumentParser) -> None:
@@ -208,10 +239,9 @@ def _add_optimizer(parser: argparse.ArgumentParser) -> None:
     job.add_argument(
         "--evaluate",
         type=whole_number(0, MAX_TOKENS),
-        default=500_000,
         metavar="N",
         help="tokens between two scores on the held-out text, 0 for one at the end; "
-        "default: 500000",
+        f"default: {USUAL_EVALUATE}",
     )
     job.add_argument("--watch", action="store_true", help="show the whole state, not one line")
 
@@ -221,7 +251,9 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     models = parser.add_argument_group(f"target (default: that of {KNOWN_PAIRS[0].name})")
     which = models.add_mutually_exclusive_group()
     which.add_argument("--pair", metavar="NAME", help="the target of a pair that `pairs` lists")
-    which.add_argument("--target", metavar="FOLDER_OR_ID", help="a target of your own")
+    which.add_argument(
+        "--target", type=location, metavar="FOLDER_OR_ID", help="a target of your own"
+    )
     models.add_argument("--dtype", choices=DTYPES, help="default: what suits the device")
     models.add_argument("--device", type=device, metavar="cpu|cuda[:N]", help="default: a GPU")
     models.add_argument(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
+from eagle3_viz.cli.failure import INTERRUPTED, as_failure
+from eagle3_viz.cli.going_on import going_on
+from eagle3_viz.cli.new_file import refuse_unless_folder
 from eagle3_viz.cli.pace import reporting_pace
 from eagle3_viz.cli.pair_loading import load_target, target_version
 from eagle3_viz.cli.terminal import aligned
@@ -22,9 +24,8 @@ USUAL_COUNT = 1000
 def data(args: argparse.Namespace) -> int:
     """Run the options of `train data`; returns the exit status."""
     with as_failure(DataError, PairError, ValueError, ArithmeticError, RuntimeError, OSError):
+        refuse_unless_folder("--out", args.out)
         prompts = read_prompts(args.prompts, args.count) if args.prompts else None
-        if args.out.exists() and not args.out.is_dir():
-            raise Failure(f"--out needs a folder, {args.out} is a file: name another place")
         pair = load_target(args, sys.stderr)
         try:
             with reporting_pace(sys.stderr) as report:
@@ -42,10 +43,9 @@ def data(args: argparse.Namespace) -> int:
                 )
         except KeyboardInterrupt:
             print(
-                one_line(
-                    f"Interrupted. What is finished is kept in {args.out}; the same command goes "
-                    "on from there."
-                ),
+                one_line(f"Interrupted. What is finished is kept in {args.out}."),
+                going_on(args.argv),
+                sep="\n",
                 file=sys.stderr,
             )
             return INTERRUPTED

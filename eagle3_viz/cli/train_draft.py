@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import argparse
 from contextlib import nullcontext
+from pathlib import Path
 
 from eagle3_viz.cli.failure import Failure, as_failure
+from eagle3_viz.cli.new_file import refuse_unless_folder
 from eagle3_viz.files import alone_in
 from eagle3_viz.text_lines import DataError
-from eagle3_viz.training.processes import ChildFailed, cores, is_first, several
+from eagle3_viz.training.conversations import any_conversation
+from eagle3_viz.training.processes import (
+    ChildFailed,
+    cores,
+    is_first,
+    launched,
+    processes,
+    several,
+)
 
 
 def draft(args: argparse.Namespace) -> int:
     """Run the options of `train draft` or `train independent`; returns the exit status."""
-    if args.out.exists() and not args.out.is_dir():
-        raise Failure(f"--out needs a folder, {args.out} is a file: name another place")
+    _refuse_early(args)
     count = args.processes or _usual_processes(args.micro_batches, args.device)
     if count > 1 and _names_a_gpu(args.device):
         raise Failure(
@@ -25,14 +34,30 @@ def draft(args: argparse.Namespace) -> int:
         raise Failure(
             f"--micro-batches {args.micro_batches} cannot be shared out over {count} processes"
         )
-    if getattr(args, "unroll", None) and args.objective != "eagle3":
-        raise Failure(f"--unroll is for --objective eagle3; {args.objective} has one step")
     program = ["-m", "eagle3_viz", *args.argv[1:]]
     job = alone_in(args.out) if is_first() else nullcontext()
     with as_failure(ChildFailed, DataError), job, several(count, program, args.out):
         from eagle3_viz.cli.training_run import run
 
         return run(args)
+
+
+def _refuse_early(args: argparse.Namespace) -> None:
+    """Raise Failure for files and folders that the job would stumble over once it has loaded."""
+    for option, folder in (("--out", args.out), ("--features", args.features)):
+        if folder is not None:
+            refuse_unless_folder(option, folder)
+    with as_failure(DataError):
+        any_conversation(args.heldout)
+        if not any_conversation(args.data):
+            raise DataError(f"there is no conversation in {', '.join(map(str, args.data))}")
+    start: Path | None = getattr(args, "start", None)
+    if start is not None and not (start / "config.json").is_file():
+        raise Failure(f"--start {start}: there is no config.json; name the folder of a draft")
+    if args.processes and launched() and args.processes != processes():
+        raise Failure(
+            f"--processes {args.processes}: a launcher started {processes()} already; leave it out"
+        )
 
 
 def _usual_processes(micro_batches: int, device: str | None) -> int:

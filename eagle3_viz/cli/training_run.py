@@ -18,6 +18,7 @@ from accelerate import Accelerator
 
 from eagle3_viz.chat import template_sha256
 from eagle3_viz.cli.failure import INTERRUPTED, as_failure
+from eagle3_viz.cli.going_on import going_on
 from eagle3_viz.cli.pair_loading import load_target, target_version
 from eagle3_viz.cli.progress import reporting
 from eagle3_viz.cli.terminal import aligned
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         job = _Job(args, recipe, about, texts, made)
         progress = job.train(store, heldout, accelerator, stream)
         if progress.tokens < args.tokens:
-            print("Stopped; the same command goes on from the checkpoint.", file=stream)
+            print(f"Stopped, with a checkpoint. {going_on(args.argv)}", file=stream)
             return INTERRUPTED
         if accelerator.is_main_process:
             print(aligned(job.summary(progress), sys.stdout))

@@ -62,7 +62,10 @@ def load_checkpoint(
             found = _flat(dict(json.loads(record["job"])))
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is damaged or of another version ({error})") from None
+        raise DataError(
+            f"{path} is damaged or of another version: delete it to begin anew, or train into "
+            "another folder"
+        ) from error
     wanted = _flat(json.loads(json.dumps(job)))
     differing = [key for key in wanted | found if wanted.get(key) != found.get(key)]
     if differing:

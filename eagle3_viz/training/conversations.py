@@ -13,6 +13,8 @@ from typing import Any
 from eagle3_viz.prompt_records import ALL
 from eagle3_viz.text_lines import DataError, lines_of
 
+MAX_VOCABULARY = 2**31  # above the token ids of any target
+
 
 @dataclass(frozen=True)
 class Conversation:
@@ -46,6 +48,16 @@ def read_conversations(paths: Iterable[Path], vocab_size: int) -> list[Conversat
     return [
         _conversation(line, place, vocab_size) for path in paths for place, line in lines_of(path)
     ]
+
+
+def any_conversation(paths: Iterable[Path]) -> bool:
+    """Whether there is one in `paths`, of which only the beginnings are read.
+
+    Raises DataError for a file that cannot be read or begins with something else.
+    """
+    firsts = [next(lines_of(path), None) for path in paths]
+    found = [_conversation(line, place, MAX_VOCABULARY) for place, line in filter(None, firsts)]
+    return bool(found)
 
 
 def to_line(conversation: Conversation) -> str:

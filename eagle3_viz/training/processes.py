@@ -28,6 +28,11 @@ def launched() -> bool:
     return "RANK" in os.environ
 
 
+def processes() -> int:
+    """How many processes a launcher has made of this job; 1 without one."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def is_first() -> bool:
     """Whether this process speaks and writes for its job."""
     return os.environ.get("RANK", "0") == "0"

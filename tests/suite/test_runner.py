@@ -313,7 +313,7 @@ def test_two_processes_do_not_write_into_one_folder(tmp_path: Path) -> None:
         ("not JSON", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("[]", "not the manifest of a suite"),
-        ('{"format": "eagle3_viz suite", "format_version": 9}', "found 9"),
+        ('{"format": "eagle3_viz suite", "format_version": 9}', "found the number 9"),
         ('{"format": "eagle3_viz suite", "format_version": 1}', "is damaged"),
     ],
 )
