@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from eagle3_viz.embedded import PairError
+from eagle3_viz.wording import json_kind
 
 _CONFIG_LIMIT = 10_000_000  # bytes; a real config.json has a few thousand
 _TRAINER_PREFIXES = ("module.", "draft_model.", "model.")
@@ -43,7 +44,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             raise ValueError("larger than any model's config")
         config = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(config, dict):
-            raise ValueError(f"a JSON object was expected, found {type(config).__name__}")
+            raise ValueError(f"a JSON object was expected, found {json_kind(config)}")
     except (OSError, ValueError) as error:
         raise PairError(f"{path} is not a readable model config: {error}.") from error
     return config

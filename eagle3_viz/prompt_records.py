@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eagle3_viz.text_lines import DataError
+from eagle3_viz.wording import json_kind
 
 MAX_PROMPT_CHARS = 100_000
 MAX_DOMAIN_CHARS = 40
@@ -30,7 +31,7 @@ def record_of(line: str, place: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise DataError(f"{place} is not JSON; expected one object a line") from None
     if not isinstance(record, dict):
-        raise DataError(f"{place} must hold an object, found {type(record).__name__}")
+        raise DataError(f"{place} must hold an object, found {json_kind(record)}")
     return record
 
 
@@ -86,9 +87,14 @@ def _role(turn: Any, name: str, place: str) -> str:
 
 
 def domain_of(record: Mapping[str, Any], place: str) -> str | None:
-    """`domain` or `category` of a record, None where it has none. Raises DataError for `ALL`."""
+    """`domain` or `category` of a record, None where it has none. Raises DataError for `ALL`.
+
+    A whole number is a name as well; what is neither that nor text names no domain.
+    """
     for name in ("domain", "category"):
         value = record.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
         if isinstance(value, str) and value.strip():
             domain = value.strip()[:MAX_DOMAIN_CHARS]
             if domain == ALL:
@@ -100,7 +106,7 @@ def domain_of(record: Mapping[str, Any], place: str) -> str | None:
 def checked(text: Any, what: str, place: str) -> str:
     """`text` if it is text that a tokenizer can read. Raises DataError."""
     if not isinstance(text, str):
-        raise DataError(f"{place}: {what} must be text, found {type(text).__name__}")
+        raise DataError(f"{place}: {what} must be text, found {json_kind(text)}")
     if not text.strip():
         raise DataError(f"{place}: {what} is empty")
     if len(text) > MAX_PROMPT_CHARS:

@@ -18,12 +18,14 @@ from eagle3_viz.presets import load_presets
 from eagle3_viz.prompt_records import ALL, LAYOUTS, asked, domain_of
 from eagle3_viz.record_files import Record, records_of
 from eagle3_viz.text_lines import DataError
+from eagle3_viz.wording import json_kind
 
 SAMPLE = "sample"  # the name under which the project's own prompts are asked for
 MAX_PROMPTS = 100_000
 MAX_TURNS = 32
 MAX_ID_CHARS = 80
 MAX_NAME_CHARS = 80
+_DOMAINS = (str, int, type(None))  # a record without one is counted under the file's name
 
 
 @dataclass(frozen=True)
@@ -150,4 +152,11 @@ def _renamed(record: Record, columns: Mapping[str, str], place: str) -> Record:
     # a mapped question must not lose to another layout that the file happens to have
     hidden = LAYOUTS if any(name in LAYOUTS for name in columns) else ()
     rest = {name: value for name, value in record.items() if name not in hidden}
-    return rest | {name: record[column] for name, column in columns.items()}
+    renamed = rest | {name: record[column] for name, column in columns.items()}
+    domain = renamed.get("domain")
+    if "domain" in columns and (isinstance(domain, bool) or not isinstance(domain, _DOMAINS)):
+        raise DataError(
+            f"{place}: the domain in {columns['domain']!r} must be text or a whole number, found "
+            f"{json_kind(domain)}"
+        )
+    return renamed

@@ -22,6 +22,7 @@ import pyarrow as pa
 from eagle3_viz import trace_check, trace_columns, trace_provenance
 from eagle3_viz.trace import FORMAT_VERSION, Trace
 from eagle3_viz.trace_file import FORMAT_NAME, MAX_CYCLES, TOO_LARGE, TraceFileError, first_line
+from eagle3_viz.wording import json_kind
 
 MAX_BYTES = 64 * 2**20
 MAX_VALUES = 8_000_000  # an empty list takes three bytes of text and a hundred of memory
@@ -150,7 +151,7 @@ def _typed(field: pa.Field, value: Any) -> Any:
         return {member.name: _typed(member, value[member.name]) for member in members}
     if _is_scalar(kind, value):
         return value
-    raise ValueError(f"expected {kind}, found {type(value).__name__} {str(value)[:40]!r}")
+    raise ValueError(f"expected {kind}, found {json_kind(value)}")
 
 
 def _is_scalar(kind: pa.DataType, value: Any) -> bool:

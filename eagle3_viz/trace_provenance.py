@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from eagle3_viz.records import Prefill
 from eagle3_viz.trace import Header, Trace
+from eagle3_viz.wording import json_kind
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -79,12 +80,12 @@ def _token_bytes(data: Any) -> dict[int, bytes]:
     try:
         return {int(k): base64.b64decode(v, validate=True) for k, v in encoded.items()}
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"token_bytes: expected base64 by token id; {error}") from error
+        raise ValueError("token_bytes: expected base64 by token id, found no such") from error
 
 
 def _members(data: Any, names: set[str], where: str) -> dict[str, Any]:
     if not isinstance(data, dict) or set(data) != names:
-        found = sorted(data) if isinstance(data, dict) else type(data).__name__
+        found = sorted(data) if isinstance(data, dict) else json_kind(data)
         raise ValueError(f"{where}: expected the fields {sorted(names)}, found {found}")
     return data
 
@@ -112,4 +113,12 @@ def _typed(kind: Any, data: Any, where: str) -> Any:
         return data
     if kind is float and type(data) is int and abs(data) < 2**53:
         return float(data)
-    raise ValueError(f"{where}: expected {kind}, found {type(data).__name__} {str(data)[:60]!r}")
+    raise ValueError(f"{where}: expected {_kind_words(kind)}, found {json_kind(data)}")
+
+
+def _kind_words(kind: Any) -> str:
+    """What JSON holds for a declared type."""
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, get_args(kind)))}"
+    plain = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    return plain.get(kind) or ("a list" if get_origin(kind) is tuple else "an object")

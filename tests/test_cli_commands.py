@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,14 +113,64 @@ def test_show_says_of_a_trace_in_json_what_it_says_of_its_parquet_file(
     assert capsys.readouterr().out == told
 
 
-def test_show_refuses_what_is_no_trace_with_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def damaged_json(change: Callable[[dict[str, Any]], object]) -> bytes:
+    """A trace in JSON with other values."""
+    content = json.loads(trace_json.dumps(make_trace(cycles=2)))
+    change(content)
+    return json.dumps(content).encode()
+
+
+PYTHON_WORDS = ("class '", "NoneType", "KeyError", "Traceback", "dict", "Error", "int()")
+
+
+@pytest.mark.parametrize("command", [["show"], ["export", "--csv"]])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "the file is empty"),
+        (b"no trace at all", "expected a Parquet file"),
+        (b"PAR1PAR1", "its end is missing after 8 bytes"),
+        (b'{"a": 1}', "expected a JSON object of format"),
+        (b'[{"a": 1}]', "expected a Parquet file"),
+        (
+            damaged_json(lambda c: c["provenance"]["header"].update(seed="0")),
+            "a whole number, found the text",
+        ),
+        (
+            damaged_json(lambda c: c["provenance"]["header"].update(pair=None)),
+            "expected text, found null",
+        ),
+        (
+            damaged_json(lambda c: c["provenance"]["header"].update(versions=[])),
+            "expected an object, found",
+        ),
+        (
+            damaged_json(lambda c: c["provenance"]["header"].update(prompt_ids={})),
+            "expected a list, found an",
+        ),
+        (
+            damaged_json(lambda c: c["provenance"]["token_bytes"].update(x="eA==")),
+            "base64 by token id",
+        ),
+        (damaged_json(lambda c: c["cycles"][0].update(root="1")), "found the text '1'"),
+        (damaged_json(lambda c: c["cycles"][0].update(root=None)), "found null"),
+        (damaged_json(lambda c: c["cycles"].append(None)), "has not the columns of a trace"),
+    ],
+)
+def test_what_is_no_trace_is_one_sentence_with_the_name_of_the_file(
+    command: list[str],
+    content: bytes,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "a.parquet").write_bytes(b"no trace at all")
-    assert main(["show", str(tmp_path / "a.parquet")]) == 1
+    path = tmp_path / "a-run.parquet"
+    path.write_bytes(content)
+    assert main([command[0], str(path), *command[1:]]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("error: expected a Parquet file")
+    assert error.startswith(f"error: '{path}': ") and said in error
     assert error.count("\n") == 1
+    assert not [word for word in PYTHON_WORDS if word in error.removeprefix(f"error: '{path}'")]
 
 
 def test_a_reader_that_goes_away_ends_a_command_quietly(tmp_path: Path) -> None:

@@ -77,6 +77,19 @@ def test_our_own_prompts_are_a_set_a_domain() -> None:
         assert [p.turns for p in one.prompts] == [(p.prompt,) for p in presets[one.name][:2]]
 
 
+def test_a_domain_may_be_a_whole_number(tmp_path: Path) -> None:
+    rows = [{"prompt": "x", "level": 3}, {"prompt": "y", "level": 4}]
+    found = read_set(json_lines(tmp_path / "quiz.jsonl", *rows), {"domain": "level"})
+    assert [prompt.domain for prompt in found.prompts] == ["3", "4"]
+
+
+@pytest.mark.parametrize(("value", "said"), [(1.5, "the number 1.5"), (["a"], "a list")])
+def test_a_column_that_names_no_domain_is_refused(value: object, said: str, tmp_path: Path) -> None:
+    path = json_lines(tmp_path / "quiz.jsonl", {"prompt": "x", "level": value})
+    with pytest.raises(DataError, match=rf"line 1: the domain in 'level' must be .* found {said}"):
+        read_set(path, {"domain": "level"})
+
+
 def test_the_limit_counts_in_every_set_and_leaves_the_rest_unread(tmp_path: Path) -> None:
     path = json_lines(tmp_path / "bench.jsonl", *QUESTIONS[:2], "not JSON")
     sets = read_sets(["sample", str(path)], limit=2)
@@ -107,7 +120,7 @@ def test_prompts_that_ask_something_else_have_another_hash() -> None:
     ("records", "said"),
     [
         ([{"turns": ["x"]}, {"question": "y"}], "a.jsonl line 2 has no turns, messages or prompt"),
-        ([{"turns": ["x", 3]}], "line 1: the prompt must be text, found int"),
+        ([{"turns": ["x", 3]}], "line 1: the prompt must be text, found the number 3"),
         ([{"turns": ["x", " "]}], "line 1: the prompt is empty"),
         ([{"turns": ["x"] * 33}], "line 1 has more than 32 turns"),
         ([{"prompt": "x", "id": 1.5}], "line 1: the id must be text or a whole number, found 1.5"),

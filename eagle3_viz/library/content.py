@@ -10,8 +10,12 @@ from eagle3_viz.trace_file import TraceFileError
 
 
 def trace_at(path: Path) -> Trace:
-    """The trace in the file at `path`, whatever it is called. Raises TraceFileError."""
-    return trace_in(trace_file.content(path))
+    """The trace in the file at `path`, whatever it is called. Raises TraceFileError naming it."""
+    data = trace_file.content(path)
+    try:
+        return trace_in(data)
+    except TraceFileError as error:
+        raise TraceFileError(f"{str(path)!r}: {error}") from error
 
 
 def trace_in(data: bytes) -> Trace:

@@ -125,11 +125,11 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "JSON with a text for a number": (
         lambda: altered_cycle(root="1"),
-        "cycle 0, column 'root': expected int32, found str '1'",
+        "cycle 0, column 'root': expected int32, found the text '1'",
     ),
     "JSON with a large number": (
         lambda: altered_cycle(root=2**31),
-        "column 'root': expected int32, found int",
+        "column 'root': expected int32, found the number",
     ),
     "JSON with a null": (lambda: altered_cycle(root=None), "column 'root': expected int32"),
     "JSON with an infinite time": (
