@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from eagle3_viz.prompt_records import ALL
 from eagle3_viz.suite.bootstrap import interval
 from eagle3_viz.suite.results import Results
-from eagle3_viz.suite.table import by_prompt, quotient, ratio_of_quotients, value
+from eagle3_viz.suite.table import by_prompt, grouped, quotient, ratio_of_quotients, value
 from eagle3_viz.text_lines import DataError
 
 _COUNTS = ["uncut_tokens", "uncut_cycles", "decode_ms", "tokens"]
@@ -21,7 +20,8 @@ _COUNTS = ["uncut_tokens", "uncut_cycles", "decode_ms", "tokens"]
 class Comparison:
     """What `compare` found. Prompts are named "set/id".
 
-    table    a row for every pair of settings and set, set `ALL` for all of them.
+    table    a row for every pair of settings and group of `table.grouped`: set and domain, each
+             `ALL` for all of them.
     only_a   prompts that the second suite has not; only_b the other way round.
     changed  prompts of one name that ask something else; left out, as the former are.
     alone_a  settings that the second suite has not, where all of one name were compared; alone_b
@@ -53,15 +53,17 @@ def compare(
     common = [at for at, sha256 in hashes_a.items() if hashes_b.get(at) == sha256]
     if not common:
         raise DataError("the two suites have no prompt in common; compare runs of the same prompts")
+    domains = a.runs.groupby(["set", "prompt"]).domain.first()
     rows = []
     for setting_a, setting_b in pairs:
         side_a, side_b = _side(a, setting_a), _side(b, setting_b)
         both = side_a.add_suffix("_a").join(side_b.add_suffix("_b"), how="inner")
         both = both.loc[both.index.isin(common)]
-        for name, group in _sets(both):
+        for name, domain, group in grouped(both.join(domains).reset_index("set")):
             rows.append(
                 {
                     "set": name,
+                    "domain": domain,
                     "setting_a": setting_a,
                     "setting_b": setting_b,
                     "prompts": len(group),
@@ -113,12 +115,6 @@ def _side(results: Results, setting: str) -> pd.DataFrame:
         return own.assign(ar_ms=np.nan, ar_tokens=np.nan)
     ar = by_prompt(results.runs[results.runs.setting == baseline], _COUNTS)
     return own.assign(ar_ms=ar.decode_ms, ar_tokens=ar.tokens)
-
-
-def _sets(both: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    names = both.index.get_level_values("set")
-    groups = [(name, both[names == name]) for name in dict.fromkeys(names)]
-    return groups if len(groups) == 1 else [*groups, (ALL, both)]
 
 
 def _tau(both: pd.DataFrame) -> dict[str, float]:

@@ -10,9 +10,9 @@ import pandas as pd
 
 from eagle3_viz.files import write_atomically
 from eagle3_viz.metrics import PHASES
-from eagle3_viz.prompt_records import ALL
 from eagle3_viz.suite.compare import Comparison
 from eagle3_viz.suite.results import Results
+from eagle3_viz.suite.table import group_title
 from eagle3_viz.wording import counted
 
 TABLE, RUNS = "table", "runs"
@@ -71,14 +71,10 @@ _LEGEND = (
 
 def groups(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Each group of prompts with its title and its rows of the table."""
-    found = []
-    for (name, domain), rows in table.groupby(["set", "domain"], sort=False):
-        if name == ALL:
-            title = "All prompts"
-        else:
-            title = str(name) if domain == ALL else f"{name}, {domain}"
-        found.append((title, rows))
-    return found
+    return [
+        (group_title(str(name), str(domain)), rows)
+        for (name, domain), rows in table.groupby(["set", "domain"], sort=False)
+    ]
 
 
 def overview(rows: pd.DataFrame) -> Cells:
@@ -110,7 +106,7 @@ def details(rows: pd.DataFrame) -> Cells:
 
 
 def compared(comparison: Comparison) -> Cells:
-    """A header and a line for each pair of settings and set."""
+    """A header and a line for each pair of settings and group of prompts."""
     cells = [["set", "settings", "prompts", "tau", "difference", "speed b/a", "speed-up b/a"]]
     for row in comparison.table.to_dict("records"):
         names = dict.fromkeys([row["setting_a"], row["setting_b"]])
@@ -123,7 +119,8 @@ def compared(comparison: Comparison) -> Cells:
             )
         ]
         tau = f"{_number(row['tau_a'], 2)}, {_number(row['tau_b'], 2)}"
-        cells.append([row["set"], " / ".join(names), str(row["prompts"]), tau, *bounded])
+        title = group_title(row["set"], row["domain"])
+        cells.append([title, " / ".join(names), str(row["prompts"]), tau, *bounded])
     return cells
 
 

@@ -32,7 +32,7 @@ def tabulate(results: Results) -> pd.DataFrame:
     """
     deepest = int(results.runs.accepted.map(len).max())
     rows = []
-    for set_name, domain, group in _groups(results.runs):
+    for set_name, domain, group in grouped(results.runs):
         for setting in results.settings:
             runs = group[group.setting == setting]
             baseline = results.baseline(setting)
@@ -55,15 +55,30 @@ def tabulate(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _groups(runs: pd.DataFrame) -> Groups:
-    """Domains of sets that have several, every set, everything."""
-    for name, of_set in runs.groupby("set", sort=False):
-        domains = list(of_set.groupby("domain", sort=False))
-        if len(domains) > 1:
-            yield from ((str(name), str(domain), group) for domain, group in domains)
+def grouped(rows: pd.DataFrame) -> Groups:
+    """(set, domain, rows): domains of a set, each set, domains of several sets, everything.
+
+    rows: has columns `set` and `domain`. A set that is one domain and has its name is not divided.
+    """
+    for name, of_set in rows.groupby("set", sort=False):
+        if set(of_set.domain) != {name}:
+            yield from ((str(name), str(d), group) for d, group in _by_domain(of_set))
         yield str(name), ALL, of_set
-    if runs.set.nunique() > 1:
-        yield ALL, ALL, runs
+    if rows.set.nunique() > 1:
+        for domain, of_domain in _by_domain(rows):
+            if of_domain.set.nunique() > 1:
+                yield ALL, str(domain), of_domain
+        yield ALL, ALL, rows
+
+
+def _by_domain(rows: pd.DataFrame) -> Iterator[tuple[object, pd.DataFrame]]:
+    return iter(rows.groupby("domain", sort=False))
+
+
+def group_title(name: str, domain: str) -> str:
+    """What a group of `grouped` is called on the screen."""
+    whole = "All prompts" if name == ALL else name
+    return whole if domain == ALL else f"{whole}, {domain}"
 
 
 def by_prompt(runs: pd.DataFrame, columns: list[str]) -> pd.DataFrame:

@@ -140,6 +140,18 @@ def test_two_settings_of_one_suite_are_compared_by_name(tmp_path: Path) -> None:
         compare(results, results, [("eagle2", "ar")])
 
 
+def test_domains_of_a_file_are_compared_apart(tmp_path: Path) -> None:
+    domains = ("code", "code", "math", "math")
+    sets = (PromptSet("p", tuple(Prompt(f"{n}", d, ("x",)) for n, d in enumerate(domains))),)
+    a, b = (suite(tmp_path / f"{seed}", runs_of(seed), sets) for seed in (1, 2))
+    found = compare(a, b, [("eagle3", "eagle3")])
+    rows = found.table.set_index(["set", "domain"])
+    assert list(rows.index) == [("p", "code"), ("p", "math"), ("p", "all")]
+    code = np.array(sums(runs_of(2), "eagle3", "p")[:2]).sum(axis=0)
+    assert rows.tau_b["p", "code"] == pytest.approx(code[0] / code[1])
+    assert [row[0] for row in compared(found)[1:]] == ["p, code", "p, math", "p"]
+
+
 def test_suites_with_nothing_in_common_are_refused(tmp_path: Path) -> None:
     a = suite(tmp_path / "a", runs_of(7), SETS[:1])
     b = suite(tmp_path / "b", runs_of(7), SETS[1:])

@@ -200,13 +200,43 @@ def test_a_prompt_that_one_setting_lacks_counts_under_none(folder: Path) -> None
     )
 
 
+def test_a_domain_of_several_files_is_a_group_of_its_own(tmp_path: Path) -> None:
+    sets = tuple(
+        PromptSet(name, (Prompt("1", "code", ("x",)), Prompt("2", other, ("y",))))
+        for name, other in (("a", "math"), ("b", "prose"))
+    )
+    settings = settings_of(["ar"])
+    runs = {
+        (one.name, prompt.id, 1, "ar"): Run([0], [False], [ms, 0, 0, 0, 0])
+        for ms, (one, prompt) in enumerate(((s, p) for s in sets for p in s.prompts), start=1)
+    }
+    write_suite(tmp_path, sets, settings, runs)
+    table = tabulate(read_results(tmp_path))
+    assert [title for title, _ in groups(table)] == [
+        *("a, code", "a, math", "a", "b, code", "b, prose", "b", "All prompts, code"),
+        "All prompts",
+    ]
+    assert row_of(table, "all", "code", "ar").ms_per_token == pytest.approx((1 + 3) / 2)
+
+
+def test_the_only_domain_of_a_file_is_named_where_it_is_not_called_like_the_file(
+    tmp_path: Path,
+) -> None:
+    sets = (PromptSet("quiz", (Prompt("1", "history", ("x",)),)),)
+    run = Run([0], [False], [1, 0, 0, 0, 0])
+    write_suite(tmp_path, sets, settings_of(["ar"]), {("quiz", "1", 1, "ar"): run})
+    titles = [title for title, _ in groups(tabulate(read_results(tmp_path)))]
+    assert titles == ["quiz, history", "quiz"]
+
+
 def test_each_temperature_is_held_against_autoregression_at_its_own(tmp_path: Path) -> None:
     settings = settings_of(["ar", "eagle3"], samplings=[Sampling(0.0), Sampling(0.8)])
     sets = (PromptSet("a", (Prompt("1", "d", ("x",)),)),)
     ms = {"ar t=0": 10.0, "ar t=0.8": 30.0, "eagle3 t=0": 8.0, "eagle3 t=0.8": 8.0}
     runs = {("a", "1", 1, name): Run([1], [True], [t, 0, 0, 0, 0]) for name, t in ms.items()}
     write_suite(tmp_path, sets, settings, runs)
-    table = tabulate(read_results(tmp_path)).set_index("setting")
+    table = tabulate(read_results(tmp_path))
+    table = table[table.domain == "all"].set_index("setting")
     assert table.speedup["eagle3 t=0"] == pytest.approx(10 / 8)
     assert table.speedup["eagle3 t=0.8"] == pytest.approx(30 / 8)
 
