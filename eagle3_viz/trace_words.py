@@ -33,6 +33,8 @@ def circumstances(trace: Trace) -> list[Row]:
         method += f", tree {fixed.get('name')}"
     elif header.method != "ar" and isinstance(shape, Mapping):
         method += f", tree {', '.join(f'{name} {size}' for name, size in shape.items())}"
+        if isinstance(depth := shape.get("depth"), int):
+            method += f" ({counted(depth + 1, 'level')})"
     return [("pair", header.pair), ("method", method), ("ran", where)]
 
 

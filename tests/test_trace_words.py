@@ -12,10 +12,10 @@ from tests.synthetic import make_trace
 @pytest.mark.parametrize(
     ("method", "title", "tree"),
     [
-        ("eagle3", "EAGLE-3", "tree total 10, depth 3, top_k 4"),
-        ("eagle2", "EAGLE-2", "tree total 10, depth 3, top_k 4"),
-        ("independent", "Independent draft", "tree total 10, depth 3, top_k 4"),
-        ("lookup", "Prompt lookup", "tree total 5, depth 3, top_k 1"),
+        ("eagle3", "EAGLE-3", "tree total 10, depth 3, top_k 4 (4 levels)"),
+        ("eagle2", "EAGLE-2", "tree total 10, depth 3, top_k 4 (4 levels)"),
+        ("independent", "Independent draft", "tree total 10, depth 3, top_k 4 (4 levels)"),
+        ("lookup", "Prompt lookup", "tree total 5, depth 3, top_k 1 (4 levels)"),
         ("eagle1", "EAGLE-1", "tree seven"),
         ("ar", "Autoregression", None),
     ],
