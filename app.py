@@ -6,9 +6,14 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from eagle3_viz.spinning import spin_briefly
-from eagle3_viz.ui import start
+from eagle3_viz.ui import live_feed, start
 from eagle3_viz.ui.ahead import Ahead
 
 spin_briefly()
 
-app = st.App("shell.py", lifespan=start.serving, middleware=[Middleware(Ahead)])
+app = st.App(
+    "shell.py",
+    lifespan=start.serving,
+    routes=[live_feed.route()],
+    middleware=[Middleware(Ahead)],
+)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import tempfile
 import time
 import tracemalloc
@@ -23,6 +22,7 @@ from statistics import median
 
 import pandas as pd
 import plotly.graph_objects as go
+import torch
 from playwright.sync_api import sync_playwright
 from streamlit.testing.v1 import AppTest
 
@@ -43,7 +43,7 @@ from eagle3_viz.figures.distributions import next_tokens
 from eagle3_viz.figures.histogram import accepted_per_cycle
 from eagle3_viz.figures.timings import time_per_cycle
 from eagle3_viz.library import place
-from eagle3_viz.provenance import command_line, git_commit, versions
+from eagle3_viz.provenance import measured_on
 from eagle3_viz.trace import Trace
 from tests.synthetic import make_trace
 
@@ -197,10 +197,7 @@ def main() -> None:
     about = {
         "cycles": arguments.cycles,
         "nodes": arguments.nodes,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "commit": git_commit(),
-        "command": " ".join(command_line()),
-        **versions(),
+        **measured_on(torch.device("cpu")),
     }
     arguments.csv.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame([row | about for row in rows]).to_csv(arguments.csv, index=False)

@@ -27,7 +27,7 @@ import torch
 from playwright.sync_api import Browser, Locator, Page, TimeoutError, sync_playwright
 
 from benchmarks.serving import ROOT, Server, chromium, served
-from eagle3_viz.provenance import command_line, git_commit, machine, versions
+from eagle3_viz.provenance import measured_on
 
 RESULTS = ROOT / ".work" / "soak_sessions.csv"
 TOPICS = ("rivers", "clocks", "bridges", "violins", "deserts", "kettles", "glaciers", "lanterns")
@@ -55,8 +55,8 @@ class Visitor:
         return self.page.locator(f".st-key-{name}")
 
     def status(self) -> str:
-        place = self.key("live_placeholder").or_(self.key("live_status"))
-        return place.first.text_content(timeout=5000) or "" if place.count() else ""
+        line = self.key("live_view").get_by_role("status")
+        return line.first.text_content(timeout=5000) or "" if line.count() else ""
 
 
 def visit(browser: Browser, url: str, topic: str) -> Visitor:
@@ -191,12 +191,7 @@ def watch(server: Server, arguments: argparse.Namespace) -> tuple[dict[str, int]
 
 def save(numbers: dict[str, int], path: Path) -> None:
     """A row a number, with what is needed to repeat it."""
-    about = {
-        "machine": machine(torch.device("cpu")),
-        "commit": git_commit(),
-        "command": " ".join(command_line()),
-        **versions(),
-    }
+    about = measured_on(torch.device("cpu"))
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [{"counted": name, "value": value} | about for name, value in numbers.items()]
     pd.DataFrame(rows).to_csv(path, index=False)

@@ -46,6 +46,7 @@ class PairChoice:
     """A pair on offer; `obstacle` says in a few words why it cannot be run here, "" if it can."""
 
     name: str
+DRAWN = "drawn by the page meanwhile, at the pace at which it draws the run"
     title: str
     obstacle: str = ""
 
@@ -60,9 +61,10 @@ class Backend(Protocol):
         """A loaded pair; progress(stage, done, total) is called between stages."""
 
     def measure(
-        self, pair: Any, request: Request, progress: Callable[[int, int], None]
+        self, pair: Any, request: Request, progress: Callable[[Trace, int], None]
     ) -> Baseline | None:
-        """Autoregression on the request's own prompt, short; progress is called between tokens."""
+        """Autoregression on the request's own prompt, short; progress(trace so far, steps in all)
+        is called between tokens."""
 
     def run(
         self, pair: Any, request: Request, baseline: Baseline | None
@@ -94,18 +96,19 @@ class LocalBackend:
         )
 
     def load(self, name: str | None, progress: Progress) -> Any:
-        """`pairs.load_pair`; raises `pairs.PairError`."""
+        """`pairs.load_pair` and the measurement of its trees; raises `pairs.PairError`."""
         from eagle3_viz.pairs import load_pair
 
         return load_pair(name, progress=progress)
 
     def measure(
-        self, pair: Any, request: Request, progress: Callable[[int, int], None]
+        self, pair: Any, request: Request, progress: Callable[[Trace, int], None]
     ) -> Baseline | None:
         """`run.measure_baseline` on the request's prompt."""
         from eagle3_viz.run import measure_baseline
 
-        return measure_baseline(pair, request.prompt, system=request.system, progress=progress)
+        baseline = measure_baseline(pair, request.prompt, system=request.system, progress=progress)
+        return baseline and replace(baseline, how=f"{baseline.how}; {DRAWN}")
 
     def run(
         self, pair: Any, request: Request, baseline: Baseline | None

@@ -16,7 +16,7 @@ from eagle3_viz import provenance
 from eagle3_viz.chat import Exchange, encode_chat, template_sha256
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.decode import decode
-from eagle3_viz.records import Cycle, Prefill
+from eagle3_viz.records import Prefill
 from eagle3_viz.tokens import token_bytes
 from eagle3_viz.trace import Baseline, Header, Trace
 
@@ -61,24 +61,26 @@ def measure_baseline(
     *,
     system: str | None = None,
     tokens: int = 32,
-    progress: Callable[[int, int], None] | None = None,
+    warm_up: int = 8,
+    progress: Callable[[Trace, int], None] | None = None,
 ) -> Baseline | None:
     """Autoregression on the same prompt through the same forward: mean ms a token, greedy.
 
-    The mean, as the run beside it is counted. None when the text ends with its first token.
-    `progress(done, total)` is called after every token; what it raises ends the measurement.
+    The mean, as the run beside it is counted, of `tokens` steps after `warm_up` others (of a text
+    that ends early, of its second half): what asked for the measurement may still be busy with
+    that. None when the text ends with its first token. `progress(trace so far, steps in all)` is
+    called after every token; what it raises ends the measurement.
     """
-    config = DecodeConfig(method="ar", max_new_tokens=tokens + 1, record="off")
-    prompt_ids = encode_chat(pair.tokenizer, prompt, system)
-    times: list[float] = []
-    for record in decode(pair.target, None, prompt_ids, config):
-        if isinstance(record, Cycle):
-            times.append(record.timing.total)
+    steps = warm_up + tokens
+    config = DecodeConfig(method="ar", max_new_tokens=steps + 1, record="off")
+    for trace in run(pair, prompt, config, system=system):
         if progress is not None:
-            progress(len(times), tokens)
+            progress(trace, steps)
+    skipped = min(warm_up, len(trace.cycles) // 2)
+    times = [cycle.timing.total for cycle in trace.cycles[skipped:]]
     how = (
-        f"mean of {len(times)} greedy one-token steps on the same prompt before the run, "
-        f"{_name(pair.target.dtype)}, through the same target forward"
+        f"mean of {len(times)} greedy one-token steps on the same prompt before the run, after "
+        f"{skipped} that do not count, {_name(pair.target.dtype)}, through the same target forward"
     )
     return Baseline(statistics.fmean(times), len(times), _now(), how) if times else None
 

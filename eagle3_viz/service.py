@@ -10,8 +10,10 @@ from __future__ import annotations
 import gc
 import hashlib
 import logging
+import secrets
 import threading
 import time
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -76,7 +78,8 @@ class Status:
 class Job:
     """One run or task in the queue. Pages read it; only the engine writes it.
 
-    A run has a trace, a task a result, once there is anything of it.
+    A run has a trace, a task a result, once there is anything of it; `measured` is the
+    autoregression timed before the run, as far as it has come. Whoever knows the key may look.
     """
 
     request: Request | Task
@@ -84,7 +87,9 @@ class Job:
     trace: Trace | None = None
     result: Any = None
     status: Status = field(default=Status(Phase.QUEUED))
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     _stop: bool = False
+    measured: Trace | None = None
     _hold: bool = False  # pause at the next boundary
     _steps: int = 0  # cycles to let through while held
     _seen: float = 0.0  # clock of the last heartbeat
@@ -120,6 +125,7 @@ class Engine:
         self._current: Job | None = None
         self._closed = False
         self._pair: tuple[str | None, Any] | None = None
+        self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._baselines: OrderedDict[tuple[str, str], Baseline | None] = OrderedDict()
         self._worker = threading.Thread(target=self._work, name="decoder", daemon=True)
         self._worker.start()
@@ -152,10 +158,16 @@ class Engine:
         with self._changed:
             if not job.status.ended:
                 job._hold, job._steps = True, 0
+            self._jobs[job.key] = job
                 if job.status.phase is not Phase.PAUSED:
                     self._update(job, pausing=True)
 
     def resume(self, job: Job) -> None:
+    def find(self, key: str) -> Job | None:
+        """The job of that key, for as long as somebody holds it."""
+        with self._changed:
+            return self._jobs.get(key)
+
         """Let a held job run on."""
         with self._changed:
             job._hold, job._steps = False, 0
@@ -209,18 +221,26 @@ class Engine:
     # The worker.
 
     def _work(self) -> None:
-        while (job := self._next_job()) is not None:
-            try:
-                end = self._serve(job)
-            except _Stopped:
-                end = Status(Phase.STOPPED)
-            except Exception as error:
-                end = Status(Phase.FAILED, _sentence(error))
-                # Never the prompt: what a visitor wrote does not belong in a log.
-                log.error("run failed: %s", end.message, exc_info=not _explained(error))
-            with self._changed:
-                job.status, self._current = end, None
-                self._changed.notify_all()
+        while self._work_off_next():
+            pass  # a job that ended is held by its page alone
+
+    def _work_off_next(self) -> bool:
+        """One job from its start to its end; False when the engine was closed."""
+        job = self._next_job()
+        if job is None:
+            return False
+        try:
+            end = self._serve(job)
+        except _Stopped:
+            end = Status(Phase.STOPPED)
+        except Exception as error:
+            end = Status(Phase.FAILED, _sentence(error))
+            # Never the prompt: what a visitor wrote does not belong in a log.
+            log.error("run failed: %s", end.message, exc_info=not _explained(error))
+        with self._changed:
+            job.status, self._current = end, None
+            self._changed.notify_all()
+        return True
 
     def _next_job(self) -> Job | None:
         with self._changed:
@@ -289,8 +309,9 @@ class Engine:
         key = (str(request.pair), hashlib.sha256(text).hexdigest())
         if key not in self._baselines:
 
-            def progress(done: int, total: int) -> None:
-                self._enter(job, Phase.MEASURING, done=done, total=total)
+            def progress(trace: Trace, total: int) -> None:
+                job.measured = trace
+                self._enter(job, Phase.MEASURING, done=len(trace.cycles), total=total)
 
             self._enter(job, Phase.MEASURING)
             self._baselines[key] = self._backend.measure(pair, request, progress)
@@ -303,8 +324,9 @@ class Engine:
         """Waits at a cycle boundary while held; False when the job has to end."""
         with self._changed:
             while not self._ends(job):
-                if not job._hold or _complete(job.trace):
-                    return True
+                decided = job.trace is not None and job.trace.finish is not None
+                if decided or not job._hold:
+                    return True  # no boundary follows the last token
                 if job._steps:
                     job._steps -= 1
                     return True
@@ -341,14 +363,6 @@ class Engine:
     @staticmethod
     def _update(job: Job, **fields: Any) -> None:
         job.status = replace(job.status, **fields)
-
-
-def _complete(trace: Trace | None) -> bool:
-    """True when the run has decided its last token, so that no boundary follows."""
-    if trace is None:
-        return False
-    last = trace.cycles[-1] if trace.cycles else trace.prefill
-    return last is not None and last.finish is not None
 
 
 def _sentence(error: Exception) -> str:

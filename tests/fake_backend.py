@@ -38,7 +38,7 @@ class SyntheticBackend:
         return f"pair {name}"
 
     def measure(
-        self, pair: str, request: Request, progress: Callable[[int, int], None]
+        self, pair: str, request: Request, progress: Callable[[Trace, int], None]
     ) -> Baseline | None:
         return BASELINE
 

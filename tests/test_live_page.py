@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -16,7 +18,7 @@ from eagle3_viz.records import NodeState
 from eagle3_viz.service import Engine, Job, Phase, Status
 from eagle3_viz.settings import MAX_DEPTH, MAX_TOP_K, MAX_TOTAL, Settings, rules_for
 from eagle3_viz.ui import live_state
-from eagle3_viz.ui.live_run import describe
+from eagle3_viz.ui.live_status import describe
 from tests.fake_backend import SyntheticBackend
 from tests.synthetic import make_trace
 
@@ -62,6 +64,11 @@ def finish(page: AppTest) -> Job:
     page.run()
     assert not page.exception
     return job
+
+
+def sent(page: AppTest) -> dict[str, Any]:
+    """The data of the live view."""
+    return json.loads(page.get("bidi_component")[0].proto.json)
 
 
 def texts(page: AppTest) -> list[str]:
@@ -116,7 +123,8 @@ def test_the_rule_follows_the_temperature(page: AppTest) -> None:
 def test_a_finished_run_shows_sentence_charts_table_and_download(page: AppTest) -> None:
     job = finish(page)
     assert job.status.phase is Phase.FINISHED
-    assert any(text.startswith("Finished after 6 cycles") for text in texts(page))
+    assert sent(page)["run"]["sentence"].startswith("Finished after 6 cycles")
+    assert len(sent(page)["run"]["cycles"]) == 6
     assert page.number_input(key="live_cycle").value == 6
     assert len(page.get("plotly_chart")) == 3
     assert len(page.dataframe) == 1
@@ -135,6 +143,7 @@ def test_a_run_that_ended_at_prefill_still_offers_its_trace_and_says_what_made_i
 
 def test_the_controls_reach_the_run(page: AppTest) -> None:
     page.number_input(key="live_temperature").set_value(0.8).run()
+    page.toggle(key="live_fastest").set_value(False).run()
     page.selectbox(key="live_rule").set_value("sample").run()
     page.slider(key="live_depth").set_value(3).run()
     page.slider(key="live_top_k").set_value(2).run()
@@ -148,6 +157,7 @@ def test_the_controls_reach_the_run(page: AppTest) -> None:
 
 
 def test_eagle1_takes_a_fixed_tree_and_no_sizes_and_the_others_the_opposite(page: AppTest) -> None:
+    page.toggle(key="live_fastest").set_value(False).run()
     sizes = ("live_depth", "live_top_k", "live_total")
     assert page.selectbox(key="live_fixed").disabled
     assert not any(page.slider(key=key).disabled for key in sizes)
@@ -320,14 +330,28 @@ def test_every_state_of_a_job_has_a_sentence(status: Status, sentence: str) -> N
     assert sentence in describe(status, None)
 
 
-def test_a_queued_run_says_when_a_paused_one_holds_the_engine(page: AppTest) -> None:
-    press(page, "live_step")
-    held = job_of(page)
-    eventually(lambda: held.status.phase is Phase.PAUSED)
-    page.session_state["live_state"].job = None  # what another tab looks at
-    page.run()
+def test_a_run_that_moves_is_left_to_its_feed_and_a_still_one_is_sent(
+    page: AppTest, backend: SyntheticBackend
+) -> None:
+    backend.pause = 0.05
     press(page, "live_run")
-    assert "Queued, position 1: a paused run holds the engine." in texts(page)
+    job = job_of(page)
+    moving = sent(page)
+    assert moving["run"] is None and moving["feed"] == f"feed/{job.key}"
+    press(page, "live_pause")
+    eventually(lambda: job.status.phase is Phase.PAUSED)
+    page.run()
+    held = sent(page)
+    assert held["run"]["status"] == "paused" and held["feed"] == f"feed/{job.key}"
+    press(page, "live_stop")
+    eventually(lambda: job.status.ended)
+    page.run()
+    assert sent(page)["run"]["status"] == "stopped" and sent(page)["feed"] is None
+
+
+def test_a_queued_run_says_when_a_paused_one_holds_the_engine() -> None:
+    queued = Status(Phase.QUEUED, position=1)
+    assert describe(queued, None, held=True) == "Queued, position 1: a paused run holds the engine."
 
 
 def test_one_cycle_is_one_cycle() -> None:

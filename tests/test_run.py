@@ -228,18 +228,34 @@ def test_a_prompt_longer_than_the_context_is_refused() -> None:
         finished("x" * 600)
 
 
-def test_the_baseline_counts_the_steps_it_measured() -> None:
+def test_the_baseline_counts_the_steps_after_those_that_warm_up() -> None:
     steps: list[tuple[int, int]] = []
-    baseline = measure_baseline(
-        pair(), "Hi", tokens=5, progress=lambda done, total: steps.append((done, total))
-    )
+    times: list[float] = []
+
+    def progress(trace: Trace, total: int) -> None:
+        steps.append((len(trace.cycles), total))
+        times[:] = [cycle.timing.total for cycle in trace.cycles]
+
+    baseline = measure_baseline(pair(), "Hi", tokens=5, warm_up=3, progress=progress)
     assert baseline.tokens == 5
-    assert baseline.ms_per_token > 0
-    assert steps == [(done, 5) for done in range(6)]
+    assert steps == [(done, 8) for done in range(9)]
+    assert baseline.ms_per_token == pytest.approx(sum(times[3:]) / 5)
     assert "mean of 5 greedy one-token steps" in baseline.how
+    assert "after 3 that do not count" in baseline.how
     trace = finished()
     with_baseline(trace, baseline)
     assert trace_file.from_bytes(trace_file.to_bytes(trace)).header.baseline == baseline
+
+
+def test_of_a_text_that_ends_early_the_second_half_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = pair()
+    *_, alone = run(loaded, "Hi", DecodeConfig(method="ar", max_new_tokens=6))
+    monkeypatch.setattr(loaded.target, "end_of_sequence", frozenset(alone.tokens[-1:]))
+    steps = alone.tokens.index(alone.tokens[-1])
+    baseline = measure_baseline(loaded, "Hi", tokens=5, warm_up=100)
+    assert baseline.tokens == steps - steps // 2
 
 
 def test_a_text_that_ends_with_its_first_token_has_no_baseline(

@@ -11,10 +11,13 @@ from eagle3_viz.backend import PairChoice, Progress, Request
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.service import Engine, Job, Phase, Status
 from eagle3_viz.trace import Baseline, Trace
+from eagle3_viz.tree_choice.choice import TreeChoice, choose
 from tests.synthetic import make_trace
+from tests.tree_choice.made_up import COST, KNOWN
 
 WAIT = 30.0  # seconds until a test gives up; collecting a loaded pair takes some
 BASELINE = Baseline(20.0, 32, "2025-01-01T00:00:00+00:00", "made up")
+CHOSEN = (choose("eagle3", COST, KNOWN),)
 
 
 def eventually(holds: Callable[[], object]) -> None:
@@ -63,12 +66,16 @@ class FakeBackend:
         self.loads.append(name)
         return f"pair {name}"
 
+    def trees(self, pair: str) -> tuple[TreeChoice, ...]:
+        return CHOSEN if pair == "pair x" else ()
+
     def measure(
-        self, pair: str, request: Request, progress: Callable[[int, int], None]
+        self, pair: str, request: Request, progress: Callable[[Trace, int], None]
     ) -> Baseline:
         self.measuring.set()
+        whole = make_trace(cycles=3, method="ar")
         for done in range(3):
-            progress(done, 3)
+            progress(Trace(whole.header, whole.prefill, whole.cycles[:done]), 3)
             self.token.wait(WAIT)
         self.measured.append(request.prompt)
         return BASELINE
@@ -146,6 +153,17 @@ def test_the_pair_is_loaded_once_and_swapped_when_another_is_asked_for(
     jobs = [engine.submit("s", request(str(i), pair=pair)) for i, pair in enumerate("xxyx")]
     eventually(lambda: jobs[-1].status.ended)
     assert backend.loads == ["x", "y", "x"]
+
+
+def test_the_trees_of_a_pair_are_told_while_it_is_the_loaded_one(engine: Engine) -> None:
+    assert engine.trees("x") is None
+    job = engine.submit("s", request("a", pair="x"))
+    eventually(lambda: job.status.ended)
+    assert engine.trees("x") == CHOSEN
+    assert engine.trees("y") is None
+    job = engine.submit("s", request("a", pair="y"))
+    eventually(lambda: job.status.ended)
+    assert engine.trees("x") is None and engine.trees("y") == ()
 
 
 def test_the_baseline_is_measured_once_per_prompt_and_pair(

@@ -29,20 +29,10 @@ MARGIN = 8  # groups of tokens read beside a cut, so that no character is cut th
 PRUNED_LIMIT = 40  # pruned candidates drawn per cycle, the best scored ones
 
 
-def live_payload(
-    trace: Trace,
-    *,
-    status: Status,
-    first_cycle: int = 0,
-    selected_cycle: int | None = None,
-    selected_node: int | None = None,
-    message: str = "",
-) -> Json:
+def live_payload(trace: Trace, *, status: Status, first_cycle: int = 0, sentence: str = "") -> Json:
     """The component's data: header facts, metrics, and the cycles from `first_cycle` on.
 
-    A running page sends its last cycles only; `first_cycle=0` sends the whole trace and repairs
-    whatever the browser missed. `message` is a plain sentence shown while there is no cycle.
-    Raises ValueError when `first_cycle` is negative.
+    `sentence` says where the run is. Raises ValueError when `first_cycle` is negative.
     """
     if first_cycle < 0:
         raise ValueError(f"first_cycle counts cycles from 0; got {first_cycle}")
@@ -54,9 +44,9 @@ def live_payload(
     pieces = _strip_pieces(trace, first + 1, total + 1)
     encoded = [_cycle(trace, cycle, texts) for cycle, texts in zip(cycles, pieces, strict=True)]
     return {
-        "run": f"{header.started_at}#{header.seed}",
+        "run": run_name(trace),
         "status": status,
-        "message": message,
+        "sentence": sentence,
         "method": header.method,
         "record": str(header.config.get("record", "full")),
         "rule_note": "" if header.method == "ar" else RULE_NOTES[header.rule],
@@ -64,11 +54,34 @@ def live_payload(
         "total_cycles": total,
         "opening_text": opening,
         "metrics": _metrics(trace, status),
-        "selected_cycle": None if selected_cycle is None else int(selected_cycle),
-        "selected_node": None if selected_node is None else int(selected_node),
         "cycles": encoded,
         "labels": _labels(trace, cycles),
     }
+
+
+def waiting_payload(status: Status, sentence: str, *, done: int = 0, total: int = 0) -> Json:
+    """The component's data where there is no trace yet; `done` of `total` units are worked off."""
+    return {
+        "run": "",
+        "status": status,
+        "sentence": sentence,
+        "done": done,
+        "total": total,
+        "method": "",
+        "record": "",
+        "rule_note": "",
+        "first_cycle": 0,
+        "total_cycles": 0,
+        "opening_text": [],
+        "metrics": [],
+        "cycles": [],
+        "labels": {},
+    }
+
+
+def run_name(trace: Trace) -> str:
+    """What tells one run of a page from another."""
+    return f"{trace.header.started_at}#{trace.header.seed}"
 
 
 def number(value: float) -> float | None:

@@ -25,7 +25,6 @@ class View:
     node: int | None = None
     filled: str = ""  # id of the preset that the prompt box was filled from
     still: bool = True  # drawn for a trace that does not grow
-    sent: int = 0  # cycles the browser was sent
     moved: bool = False  # the selection changed inside the fragment
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from eagle3_viz import trace_file
 from tests.browser.conftest import Tab
@@ -18,14 +18,13 @@ LONG = 120_000  # ms; the first run loads the pair
 STOP_BOUND = 3_000  # ms; typical is far below, the machine may be busy
 HOSTILE = ("<script>alert(1)</script>", '"><img', "**bold**", "$x$", "`code`", "[link](")
 
-WATCH_STATUS = """(wanted) => {
+WATCH_STATUS = """(status, wanted) => {
     const button = document.querySelector('.st-key-live_stop button');
     window.shown = new Promise((resolve) => {
         button.addEventListener('click', () => {
             const start = performance.now();
             const look = () => {
-                const text = document.querySelector('.st-key-live_status')?.textContent ?? '';
-                if (text.startsWith(wanted)) resolve(performance.now() - start);
+                if (status.textContent.startsWith(wanted)) resolve(performance.now() - start);
                 else requestAnimationFrame(look);
             };
             look();
@@ -39,8 +38,13 @@ def tokens_shown(tab: Tab) -> int:
     return int(figure) if figure.isdigit() else 0
 
 
+def status(tab: Tab) -> Locator:
+    """The line that says where the run is."""
+    return tab.key("live_view").get_by_role("status")
+
+
 def wait_for_run(tab: Tab, sentence: str) -> None:
-    expect(tab.key("live_status")).to_contain_text(sentence, timeout=LONG)
+    expect(status(tab)).to_contain_text(sentence, timeout=LONG)
     tab.key("live_download").wait_for(timeout=LONG)
 
 
@@ -56,7 +60,7 @@ def test_a_preset_runs_on_the_embedded_pair_and_its_tree_can_be_explored(
     tab.button("live_run").click()
     tab.key("live_view").locator("svg.tree [data-node='1']").wait_for(timeout=LONG)
     early = tokens_shown(tab)
-    expect(tab.key("live_status")).to_contain_text("Running", timeout=LONG)
+    expect(status(tab)).to_contain_text("Running", timeout=LONG)
     growing = tab.key("live_view").locator("dd").first
     expect(growing).not_to_have_text(str(early))
     tab.picture("live_running_light")
@@ -77,7 +81,7 @@ def test_stop_in_the_middle_of_a_run_is_shown_soon(
     tab = open_tab(f"{app_url}/?live_max_tokens=512&live_domain=creative")
     tab.button("live_run").click()
     tab.key("live_view").locator("svg.tree [data-node='1']").wait_for(timeout=LONG)
-    tab.page.evaluate(WATCH_STATUS, "Stopped")
+    status(tab).evaluate(WATCH_STATUS, "Stopped")
     tab.button("live_stop").click()
     elapsed = tab.page.evaluate("window.shown")
     print(f"stop shown after {elapsed:.0f} ms")
@@ -146,7 +150,7 @@ def test_the_download_is_the_trace_on_the_screen(
     for _ in range(2):
         tab.button("live_step").click()
         tab.key("live_download").wait_for()
-    expect(tab.key("live_status")).to_contain_text("Paused after 2 cycles")
+    expect(status(tab)).to_contain_text("Paused after 2 cycles")
     with tab.page.expect_download() as download:
         tab.button("live_download").click()
     download.value.save_as(tmp_path / "trace.parquet")
@@ -154,7 +158,7 @@ def test_the_download_is_the_trace_on_the_screen(
     assert len(trace.cycles) == 2
     assert trace.header.prompt == tab.key("live_prompt").locator("textarea").input_value()
     tab.button("live_stop").click()
-    expect(tab.key("live_status")).to_contain_text("Stopped")
+    expect(status(tab)).to_contain_text("Stopped")
 
 
 def test_step_pause_and_resume_drive_one_run(
@@ -163,14 +167,14 @@ def test_step_pause_and_resume_drive_one_run(
     tab = open_tab(hostile_url)
     for number in (1, 2):
         tab.button("live_step").click()
-        expect(tab.key("live_status")).to_contain_text(f"Paused after {number} cycle")
+        expect(status(tab)).to_contain_text(f"Paused after {number} cycle")
         expect(tab.key("live_cycle").locator("input")).to_have_value(str(number))
     tab.button("live_pause").click()
-    expect(tab.key("live_status")).to_contain_text("Running")
+    expect(status(tab)).to_contain_text("Running")
     tab.button("live_pause").click()
     wait_for_run(tab, "Paused")
     tab.button("live_stop").click()
-    expect(tab.key("live_status")).to_contain_text("Stopped")
+    expect(status(tab)).to_contain_text("Stopped")
     expect(tab.button("live_run")).to_be_enabled()
 
 
@@ -179,13 +183,11 @@ def test_a_second_tab_waits_its_turn_and_a_closed_tab_gives_its_place_up(
 ) -> None:
     first, second = open_tab(hostile_url), open_tab(hostile_url)
     first.button("live_step").click()
-    expect(first.key("live_status")).to_contain_text("Paused")
+    expect(status(first)).to_contain_text("Paused")
     second.button("live_run").click()
-    expect(second.key("live_placeholder")).to_contain_text(
-        "Queued, position 1: a paused run holds the engine."
-    )
+    expect(status(second)).to_contain_text("Queued, position 1: a paused run holds the engine.")
     first.page.close()
-    expect(second.key("live_status")).to_contain_text("Running", timeout=30_000)
+    expect(status(second)).to_contain_text("Running", timeout=30_000)
     wait_for_run(second, "Finished")
 
 

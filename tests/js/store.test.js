@@ -109,3 +109,14 @@ test("the decided token is reported from the node where the walk stopped", () =>
   selection.follow();
   assert.equal(selection.report(6), null);
 });
+
+test("what is whole ends before the first cycle that is missing", () => {
+  const store = new Store();
+  assert.equal(store.whole, 0);
+  store.merge(payload("a", 0, 2));
+  assert.equal(store.whole, 2);
+  store.merge(payload("a", 4, 6));
+  assert.equal(store.whole, 2);
+  store.merge(payload("a", 2, 6));
+  assert.equal(store.whole, 6);
+});

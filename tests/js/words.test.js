@@ -89,7 +89,6 @@ test("a cut cycle says what it accepted and how much of it was kept", () => {
 test("a missing tree is explained in one sentence", () => {
   assert.match(noticeFor({ method: "ar" }, undefined), /^Autoregression: .* no draft tree\.$/);
   assert.match(noticeFor({ method: "eagle3" }, { nodes: null }), /^Recording was off/);
-  assert.equal(noticeFor({ method: "eagle3", message: "Press Run." }, undefined), "Press Run.");
   assert.equal(noticeFor({ method: "eagle3" }, { nodes: {} }), "");
   assert.match(noticeFor({ method: "eagle3", status: "running" }, undefined), /yet/);
   assert.match(noticeFor({ method: "eagle3", status: "finished" }, undefined), /ended at prefill/);

@@ -49,6 +49,7 @@ export class Figures {
   }
 
   update(metrics) {
+    if (metrics.length === 0) this.clear();
     for (const { name, value, hint } of metrics) {
       if (!this.values.has(name)) this.add(name);
       const cell = this.values.get(name);
@@ -56,6 +57,11 @@ export class Figures {
       if (cell.textContent !== value) cell.textContent = value;
       cell.classList.toggle("waiting", value.endsWith("…"));
     }
+  }
+
+  clear() {
+    this.values.clear();
+    this.element.replaceChildren();
   }
 
   add(name) {

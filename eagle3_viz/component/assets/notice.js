@@ -11,7 +11,7 @@ export function noticeFor(meta, cycle) {
   if (meta.method === "ar") {
     return "Autoregression: every step runs the target once and commits one token, so there is no draft tree.";
   }
-  if (!cycle) return meta.message || (NO_CYCLE[meta.status] ?? "No cycle yet.");
+  if (!cycle) return NO_CYCLE[meta.status] ?? "No cycle yet.";
   if (!cycle.nodes) return "Recording was off for this run, so its draft trees were not kept.";
   return "";
 }

@@ -1,4 +1,5 @@
-// What the page has sent so far. A running page sends only its last cycles; a full payload repairs.
+// What has come of a run so far. While it moves only its last cycles come; what is missing is asked
+// for again.
 
 export class Store {
   constructor() {
@@ -9,7 +10,7 @@ export class Store {
     this.run = run;
     this.cycles = [];
     this.labels = {};
-    this.meta = {};
+    this.meta = { opening_text: [], metrics: [] };
     this.revision = 0;
   }
 
@@ -24,6 +25,12 @@ export class Store {
 
   get running() {
     return this.meta.status === "running";
+  }
+
+  // Cycles before the first that is missing.
+  get whole() {
+    const missing = this.cycles.findIndex((cycle) => !cycle);
+    return missing < 0 ? this.cycles.length : missing;
   }
 
   get last() {

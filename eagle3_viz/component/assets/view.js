@@ -1,23 +1,27 @@
 // The component: one view per mounted element, fed by each payload, reporting the selection.
 
 import { html } from "./dom.js";
+import { Feed, drawnSince, fetched } from "./feed.js";
 import { Figures, legend } from "./figures.js";
 import { textMeasure } from "./measure.js";
 import { noticeFor } from "./notice.js";
 import { Scrubber, describeCycle } from "./scrubber.js";
 import { Selection } from "./selection.js";
+import { StatusLine } from "./status.js";
 import { Store } from "./store.js";
 import { themeOf } from "./theme.js";
 import { TokenStrip } from "./tokens.js";
 import { TreeView } from "./tree.js";
 
-const ABOVE_TREE = 246; // figures, strip, scrubber and caption in one column, px
+const ABOVE_TREE = 272; // status, figures, strip, scrubber and caption in one column, px
 const TREE_MIN = 230;
 const REPORT_AFTER = 120; // ms of rest before a selection goes to Python
 
+const LOST = "The server does not answer; asking again.";
 const MORE =
   "Opens the branches not taken and adds the pruned candidates. " +
   "The least likely subtrees stay folded where the tree would not fit.";
+
 class LiveView {
   constructor(parent) {
     this.store = new Store();
@@ -25,6 +29,7 @@ class LiveView {
     this.root = html("div", { class: "live" });
     parent.append(this.root);
     const family = getComputedStyle(this.root).getPropertyValue("--st-code-font") || "monospace";
+    this.status = new StatusLine();
     this.figures = new Figures();
     this.tokens = new TokenStrip((cycle) => this.pick(cycle));
     this.scrubber = new Scrubber({
@@ -35,6 +40,12 @@ class LiveView {
     this.tree = new TreeView({
       measure: textMeasure(family),
       onPick: (cycle, node) => this.pick(cycle, node),
+    });
+    this.feed = new Feed({
+      ask: (address) => fetched(this.addressOf(address)),
+      take: (payload) => this.hear(payload),
+      turn: (still) => this.toPython.setTriggerValue("turned", still),
+      fail: (error) => this.status.update({ sentence: `${LOST} (${error.message})` }),
     });
     this.assemble();
     document.fonts.load(`600 13px ${family}`).then(() => this.tree.remeasure());
@@ -52,6 +63,7 @@ class LiveView {
       this.all.setAttribute("aria-pressed", this.tree.showAll);
     });
     this.root.append(
+      this.status.element,
       html("div", { class: "top" }, this.figures.element, legend()),
       this.tokens.element,
       this.scrubber.element,
@@ -60,22 +72,44 @@ class LiveView {
     );
   }
 
-  update(payload, setStateValue) {
-    this.setStateValue = setStateValue;
-    if (payload.run !== this.store.run) this.selection.reset();
-    this.store.merge(payload);
-    this.selection.hear(payload.selected_cycle, payload.selected_node);
+  // `data`: { run, feed, cycle, node, height }; `run` is null where the feed brings it.
+  update(data, toPython) {
+    this.toPython = toPython;
+    this.height = data.height;
     const background = getComputedStyle(this.root).getPropertyValue("--st-background-color");
     this.root.dataset.theme = themeOf(background);
+    if (data.run) this.take(data.run);
+    this.selection.hear(data.cycle, data.node);
+    this.show();
+    this.feed.follow(data.feed && { address: data.feed, still: data.run !== null });
+  }
+
+  // An answer of the feed; the time until it is drawn.
+  async hear(payload) {
+    const start = performance.now();
+    this.take(payload);
+    this.show();
+    return drawnSince(start);
+  }
+
+  take(payload) {
+    if (this.store.run !== null && payload.run !== this.store.run) this.selection.reset();
+    this.store.merge(payload);
+    this.status.update(payload);
     this.figures.update(payload.metrics);
     this.tokens.update(this.store);
-    this.show();
+  }
+
+  // Cycles up to the first that is missing are here already.
+  addressOf(address) {
+    const query = new URLSearchParams({ run: this.store.run ?? "", since: this.store.whole });
+    return new URL(`${address}?${query}`, window.location.href);
   }
 
   schedule() {
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
-      if (this.setStateValue) this.show();
+      if (this.toPython) this.show();
     });
   }
 
@@ -99,7 +133,7 @@ class LiveView {
       cycle,
       node: selection.node,
       width,
-      height: Math.max(store.meta.height - ABOVE_TREE, TREE_MIN),
+      height: Math.max(this.height - ABOVE_TREE, TREE_MIN),
       notice: noticeFor(store.meta, cycle),
     });
   }
@@ -121,11 +155,12 @@ class LiveView {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
       const path = this.store.cycles[this.selection.picked]?.path ?? [0];
-      this.setStateValue("selection", this.selection.report(path[path.length - 1]));
+      this.toPython.setStateValue("selection", this.selection.report(path[path.length - 1]));
     }, REPORT_AFTER);
   }
 
   destroy() {
+    this.feed.follow(null);
     clearTimeout(this.timer);
     cancelAnimationFrame(this.frame);
     this.observer.disconnect();
@@ -135,9 +170,9 @@ class LiveView {
 
 const views = new WeakMap();
 
-export default function mount({ parentElement, data, setStateValue }) {
+export default function mount({ parentElement, data, setStateValue, setTriggerValue }) {
   if (!views.has(parentElement)) views.set(parentElement, new LiveView(parentElement));
-  views.get(parentElement).update(data, setStateValue);
+  views.get(parentElement).update(data, { setStateValue, setTriggerValue });
   return () => {
     views.get(parentElement)?.destroy();
     views.delete(parentElement);
