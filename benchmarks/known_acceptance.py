@@ -12,7 +12,7 @@ result is `acceptance.json` beside the draft's weights. Timing plays no part.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -135,9 +135,9 @@ def text_of(
 
 
 def counted(
-    pair: LoadedPair, prompts: Sequence[Preset], config: DecodeConfig
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """(positions, tokens, cycles) of each prompt; the last two int [widths, depths, totals]."""
+    pair: LoadedPair, prompts: Iterable[Preset], config: DecodeConfig
+) -> Iterator[tuple[int, np.ndarray]]:
+    """(positions, [tokens, cycles]) of each prompt, the latter int [2, widths, depths, totals]."""
     for preset in prompts:
         prompt = encode_chat(pair.tokenizer, preset.prompt, preset.system)
         text, proposals = text_of(pair, prompt, config)
@@ -149,7 +149,7 @@ def counted(
                 ]
                 for at, by_width in enumerate(proposals)
             ]
-            yield len(kept), *cycles_of(np.array(kept))
+            yield len(kept), np.stack(cycles_of(np.array(kept)))
 
 
 def table_of(tokens: np.ndarray, cycles: np.ndarray) -> dict[int, Taus]:
@@ -184,11 +184,12 @@ def main() -> None:
     assert loaded is not None
     prompts = in_turn(arguments.prompts)
     found = list(counted(pair, track(prompts, "Prompts"), config))
-    positions, tokens, cycles = (sum(part) for part in zip(*found, strict=True))
+    positions = sum(part[0] for part in found)
+    tokens, cycles = np.sum([part[1] for part in found], axis=0)
     known = KnownAcceptance(
         weights_sha256=loaded.source.sha256,
         prompts=len(prompts),
-        tokens=int(positions),
+        tokens=positions,
         provenance={
             "measured": datetime.now(UTC).date().isoformat(),
             "rule": "greedy",

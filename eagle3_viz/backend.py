@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.trace import Baseline, Trace
 
+if TYPE_CHECKING:
+    from eagle3_viz.tree_choice.choice import TreeChoice
+
 
 @dataclass(frozen=True)
 class Request:
-    """What a job is asked to run. pair is a name of `KNOWN_PAIRS`, None for the default."""
+    """What a job is asked to run. pair is a name of `KNOWN_PAIRS`, None for the default.
+
+    fastest_tree: the pair's own tree for the method takes the place of the config's shape.
+    """
 
     prompt: str
     config: DecodeConfig
     pair: str | None = None
     system: str | None = None
+    fastest_tree: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,7 @@ class Task:
 
 
 Progress = Callable[[str, int, int], None]
+DRAWN = "drawn by the page meanwhile, at the pace at which it draws the run"
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,6 @@ class PairChoice:
     """A pair on offer; `obstacle` says in a few words why it cannot be run here, "" if it can."""
 
     name: str
-DRAWN = "drawn by the page meanwhile, at the pace at which it draws the run"
     title: str
     obstacle: str = ""
 
@@ -59,6 +66,9 @@ class Backend(Protocol):
 
     def load(self, name: str | None, progress: Progress) -> Any:
         """A loaded pair; progress(stage, done, total) is called between stages."""
+
+    def trees(self, pair: Any) -> tuple[TreeChoice, ...]:
+        """The trees that are fastest here, of the methods whose tree is chosen by measurement."""
 
     def measure(
         self, pair: Any, request: Request, progress: Callable[[Trace, int], None]
@@ -98,8 +108,13 @@ class LocalBackend:
     def load(self, name: str | None, progress: Progress) -> Any:
         """`pairs.load_pair` and the measurement of its trees; raises `pairs.PairError`."""
         from eagle3_viz.pairs import load_pair
+        from eagle3_viz.tree_choice.at_load import with_trees
 
-        return load_pair(name, progress=progress)
+        return with_trees(load_pair(name, progress=progress), progress)
+
+    def trees(self, pair: Any) -> tuple[TreeChoice, ...]:
+        """Those of `load`."""
+        return tuple(pair.trees)
 
     def measure(
         self, pair: Any, request: Request, progress: Callable[[Trace, int], None]
@@ -116,6 +131,7 @@ class LocalBackend:
         """`run.run` on the request's prompt."""
         from eagle3_viz.run import run
 
-        yield from run(
-            pair, request.prompt, request.config, system=request.system, baseline=baseline
-        )
+        config = request.config
+        if request.fastest_tree:
+            config = replace(config, shape=pair.usual_tree(config.method))
+        yield from run(pair, request.prompt, config, system=request.system, baseline=baseline)

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 
 from eagle3_viz import embedded, hub
 from eagle3_viz.compatibility import check_compatible, parameter_count, read_config, tensor_table
-from eagle3_viz.config import METHODS, Method
+from eagle3_viz.config import METHODS, Method, TreeShape
 from eagle3_viz.dequantize import without_progress_bars
 from eagle3_viz.device import choose_device, choose_dtype
 from eagle3_viz.drafts.base import Draft
@@ -34,6 +34,9 @@ from eagle3_viz.pair_specs import (
 )
 from eagle3_viz.target import TargetError, TargetModel
 from eagle3_viz.trace import ModelSource
+from eagle3_viz.tree_choice import known_acceptance
+from eagle3_viz.tree_choice.choice import TreeChoice
+from eagle3_viz.tree_choice.known_acceptance import KnownAcceptance
 
 __all__ = [
     "LoadedDraft",
@@ -72,10 +75,11 @@ class ResolvedPair:
 
 @dataclass(frozen=True)
 class LoadedDraft:
-    """A draft in memory and where it came from."""
+    """A draft in memory, where it came from, and what it is known to get accepted."""
 
     draft: Draft
     source: ModelSource
+    acceptance: KnownAcceptance | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class LoadedPair:
 
     drafts        each serves other methods; prompt lookup is always among them.
     dtype_reason  says why the weights have their format.
+    trees         the dynamic trees that were found to be fastest here (`tree_choice`).
     """
 
     name: str
@@ -92,12 +97,18 @@ class LoadedPair:
     tokenizer: Any
     target_source: ModelSource
     dtype_reason: str
+    trees: tuple[TreeChoice, ...] = ()
 
     @property
     def methods(self) -> tuple[Method, ...]:
         """The methods that can run, autoregression first."""
         having = {name for loaded in self.drafts for name in loaded.draft.methods}
         return tuple(name for name in METHODS if name == "ar" or name in having)
+
+    def usual_tree(self, method: Method) -> TreeShape:
+        """The dynamic tree of who names none: the fastest here, where that is known."""
+        chosen = {choice.method: choice.shape for choice in self.trees}
+        return chosen.get(method, TreeShape())
 
     def draft(self, method: Method) -> Draft | None:
         """`draft_for` without its source."""
@@ -201,7 +212,10 @@ def load_pair(
         for number, draft in enumerate(pair.drafts):
             report(f"Loading the draft {draft.source.name}", 2 + number, stages)
             with _load_errors("draft", draft.source.name):
-                loaded.append(LoadedDraft(load_draft(draft.folder, model), draft.source))
+                acceptance = known_acceptance.of_draft(draft.folder, draft.source.sha256)
+                loaded.append(
+                    LoadedDraft(load_draft(draft.folder, model), draft.source, acceptance)
+                )
     lookup = PromptLookupDraft(model.vocab_size, model.device)
     _refuse_rivals(loaded)
     report("The pair is ready", stages, stages)

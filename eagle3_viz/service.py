@@ -18,10 +18,13 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eagle3_viz.backend import Backend, LocalBackend, PairChoice, Request, Task
 from eagle3_viz.trace import Baseline, Trace
+
+if TYPE_CHECKING:
+    from eagle3_viz.tree_choice.choice import TreeChoice
 
 log = logging.getLogger(__name__)
 
@@ -84,12 +87,12 @@ class Job:
 
     request: Request | Task
     session: str
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     trace: Trace | None = None
+    measured: Trace | None = None
     result: Any = None
     status: Status = field(default=Status(Phase.QUEUED))
-    key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     _stop: bool = False
-    measured: Trace | None = None
     _hold: bool = False  # pause at the next boundary
     _steps: int = 0  # cycles to let through while held
     _seen: float = 0.0  # clock of the last heartbeat
@@ -122,10 +125,10 @@ class Engine:
         self._tick = min(1.0, grace, fallback)
         self._changed = threading.Condition()
         self._queue: deque[Job] = deque()
+        self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._current: Job | None = None
         self._closed = False
         self._pair: tuple[str | None, Any] | None = None
-        self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._baselines: OrderedDict[tuple[str, str], Baseline | None] = OrderedDict()
         self._worker = threading.Thread(target=self._work, name="decoder", daemon=True)
         self._worker.start()
@@ -135,6 +138,12 @@ class Engine:
     def pairs(self) -> tuple[PairChoice, ...]:
         """The pairs on offer, the default first."""
         return self._backend.pairs()
+
+    def trees(self, name: str | None) -> tuple[TreeChoice, ...] | None:
+        """The trees that were found to be fastest here for the pair `name`; None unless it is
+        the loaded one."""
+        loaded = self._pair
+        return None if loaded is None or loaded[0] != name else self._backend.trees(loaded[1])
 
     @property
     def paused(self) -> bool:
@@ -149,25 +158,25 @@ class Engine:
             if self._closed:
                 raise RuntimeError("the engine is closed: start a new one before submitting")
             self._queue.append(job)
+            self._jobs[job.key] = job
             self._number_queue()
             self._changed.notify_all()
         return job
+
+    def find(self, key: str) -> Job | None:
+        """The job of that key, for as long as somebody holds it."""
+        with self._changed:
+            return self._jobs.get(key)
 
     def pause(self, job: Job) -> None:
         """Hold the job at its next cycle boundary."""
         with self._changed:
             if not job.status.ended:
                 job._hold, job._steps = True, 0
-            self._jobs[job.key] = job
                 if job.status.phase is not Phase.PAUSED:
                     self._update(job, pausing=True)
 
     def resume(self, job: Job) -> None:
-    def find(self, key: str) -> Job | None:
-        """The job of that key, for as long as somebody holds it."""
-        with self._changed:
-            return self._jobs.get(key)
-
         """Let a held job run on."""
         with self._changed:
             job._hold, job._steps = False, 0

@@ -21,7 +21,7 @@ state = live_state.view()
 connected(engine, state.session)
 choices = pairs(engine)
 beside_prompt = live_controls.prompt_controls()
-live_controls.run_controls(choices)
+live_controls.run_controls(engine, choices)
 with beside_prompt:
     live_controls.run_buttons(engine)
 live_run.draw(engine)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from eagle3_viz.backend import PairChoice, Progress, Request
 from eagle3_viz.trace import Baseline, Trace
+from eagle3_viz.tree_choice.choice import TreeChoice
 from tests.synthetic import make_trace
 
 BASELINE = Baseline(20.0, 32, "2025-01-01T00:00:00+00:00", "made up")
@@ -27,6 +28,7 @@ class SyntheticBackend:
     cycles: int = 12
     pause: float = 0.0
     loading: float = 0.0
+    chosen: tuple[TreeChoice, ...] = ()
 
     def pairs(self) -> tuple[PairChoice, ...]:
         return PAIRS
@@ -36,6 +38,9 @@ class SyntheticBackend:
             progress("Reading weights", done, 3)
             time.sleep(self.loading / 3)
         return f"pair {name}"
+
+    def trees(self, pair: str) -> tuple[TreeChoice, ...]:
+        return self.chosen
 
     def measure(
         self, pair: str, request: Request, progress: Callable[[Trace, int], None]

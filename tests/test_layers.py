@@ -39,6 +39,7 @@ ABOVE_ENGINE = {
         "suite",
         "lossless",
         "training",
+        "tree_choice",
     ),
     "service": ("service", "backend"),
     "surface": ("figures", "component", "export", "ui", "cli", "__main__"),

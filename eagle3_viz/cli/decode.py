@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from eagle3_viz.cli import default_tree
 from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
 from eagle3_viz.cli.new_file import refuse_unless_new
 from eagle3_viz.cli.pair_loading import load
@@ -39,7 +40,7 @@ def decode(args: argparse.Namespace) -> int:
         refuse_unless_new("--trace", args.trace)
     errors = (PairError, ValueError, ArithmeticError, RuntimeError, OSError)
     with as_failure(*errors):
-        session = _Session(load(args), prompt, args)
+        session = _Session(default_tree.settle(load(args), args), prompt, args)
         return session.decode()
 
 
@@ -144,7 +145,8 @@ class _Session:
     def _report(self, unsaved: str | None) -> None:
         if self.trace is None:
             return
-        rows = [*circumstances(self.trace), *measured(self.trace)]
+        chosen = default_tree.rows(self.pair, self.args)
+        rows = [*circumstances(self.trace), *chosen, *measured(self.trace)]
         if self.args.trace is not None:
             rows.append(("trace", unsaved or f"saved as {self.args.trace}"))
         print(file=sys.stderr)

@@ -78,7 +78,7 @@ def of_draft(folder: Path, weights_sha256: str) -> KnownAcceptance | None:
         raise ValueError(f"{FILE} has more than {MAX_BYTES} bytes: {AGAIN}")
     try:
         found = loads(data.decode("utf-8"))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{FILE} is no table of acceptance ({error!r:.200}): {AGAIN}") from error
     if found.weights_sha256 != weights_sha256:
         raise ValueError(f"{FILE} was measured with other weights than those beside it: {AGAIN}")
@@ -86,7 +86,7 @@ def of_draft(folder: Path, weights_sha256: str) -> KnownAcceptance | None:
 
 
 def loads(text: str) -> KnownAcceptance:
-    """What `dumps` wrote, checked. Raises ValueError, KeyError or TypeError."""
+    """What `dumps` wrote, checked. Raises ValueError, or what fields of other types lead to."""
     fields: dict[str, Any] = json.loads(text)
     if fields.pop("format") != FORMAT:
         raise ValueError(f"expected format {FORMAT}")
@@ -104,7 +104,7 @@ def loads(text: str) -> KnownAcceptance:
         totals=totals,
         tau=tau,
     )
-    if not any(found.trees()):  # builds every shape, so that one that cannot exist is refused
+    if not list(found.trees()):  # builds every shape, so that one that cannot exist is refused
         raise ValueError("expected a tree with a tau, found none")
     return found
 

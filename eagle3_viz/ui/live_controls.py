@@ -6,26 +6,20 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from eagle3_viz.backend import PairChoice
-from eagle3_viz.config import Method, TreeShape
-from eagle3_viz.fixed_tree import FIXED_TREES
 from eagle3_viz.presets import DOMAINS, Preset, load_presets
 from eagle3_viz.service import Engine, Phase, Status
 from eagle3_viz.settings import (
     LEVELS,
-    MAX_DEPTH,
     MAX_NEW_TOKENS,
     MAX_PROMPT_CHARS,
     MAX_TEMPERATURE,
-    MAX_TOP_K,
-    MAX_TOTAL,
     METHOD_TITLES,
     RULE_TITLES,
-    Settings,
     rules_for,
 )
 from eagle3_viz.ui import live_state as state
+from eagle3_viz.ui.live_tree import tree_control
 
-DEFAULT_TREE = TreeShape()
 OPENING_DOMAIN = "code"  # what a small draft is best at is what a visitor should see first
 
 
@@ -120,7 +114,7 @@ def run_buttons(engine: Engine) -> None:
     )
 
 
-def run_controls(choices: tuple[PairChoice, ...]) -> None:
+def run_controls(engine: Engine, choices: tuple[PairChoice, ...]) -> None:
     """One row: what runs, how it draws, how large the tree is."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         method = st.selectbox(
@@ -165,7 +159,7 @@ def run_controls(choices: tuple[PairChoice, ...]) -> None:
             width=130,
             bind="query-params",
         )
-        _tree_control(method)
+        tree_control(engine, method)
         _more_controls()
 
 
@@ -179,59 +173,6 @@ def _pair_control(choices: tuple[PairChoice, ...]) -> None:
         key="live_pair",
         bind="query-params",
         help="\n".join(["Not selectable on this machine:", "", *others]) if others else None,
-    )
-
-
-def _tree_control(method: Method) -> None:
-    with st.popover(
-        "Tree", icon=":material/account_tree:", disabled=method == "ar", key="live_tree"
-    ):
-        fixed = method == "eagle1"
-        st.selectbox(
-            "Fixed tree",
-            list(FIXED_TREES),
-            format_func=lambda name: f"{name}: {FIXED_TREES[name].total} nodes",
-            key="live_fixed",
-            disabled=not fixed,
-            bind="query-params",
-            help="EAGLE-1 drafts the same branches in every cycle; the other methods choose them.",
-        )
-        for label, least, most, usual, key, words in (
-            ("Depth", 0, MAX_DEPTH, DEFAULT_TREE.depth, "live_depth", None),
-            (
-                "Top-k",
-                1,
-                MAX_TOP_K,
-                DEFAULT_TREE.top_k,
-                "live_top_k",
-                "Children per expanded node; 1 drafts a chain.",
-            ),
-            ("Total", 2, MAX_TOTAL, DEFAULT_TREE.total, "live_total", None),
-        ):
-            st.slider(
-                label,
-                least,
-                most,
-                usual,
-                key=key,
-                disabled=fixed,
-                bind="query-params",
-                help=words,
-            )
-        st.caption(_tree_in_words(method))
-
-
-def _tree_in_words(method: Method) -> str:
-    if method == "eagle1":
-        tree = FIXED_TREES[st.session_state.live_fixed]
-        return f"Verifies {tree.total} nodes a cycle, the root included; {tree.levels} levels."
-    shape = _settings_shape()
-    if method == "lookup":
-        nodes = min(shape.total - 1, shape.levels)
-        return f"Copies up to {nodes} tokens a cycle and verifies them with the root."
-    return (
-        f"Verifies {shape.total} nodes a cycle, the root included; "
-        f"{shape.levels} levels, {shape.pool_size} candidates."
     )
 
 
@@ -266,14 +207,3 @@ def _more_controls() -> None:
             "off: text and timings.",
         )
         st.text_area("System prompt", key="live_system", height=80, max_chars=MAX_PROMPT_CHARS)
-
-
-def _settings_shape() -> TreeShape:
-    at = st.session_state
-    return Settings(
-        rule=at.live_rule,
-        temperature=at.live_temperature,
-        depth=at.live_depth,
-        top_k=at.live_top_k,
-        total=at.live_total,
-    ).shape

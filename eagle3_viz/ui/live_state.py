@@ -13,6 +13,7 @@ import streamlit as st
 from eagle3_viz.backend import Request
 from eagle3_viz.service import Engine, Job, Phase
 from eagle3_viz.settings import Settings
+from eagle3_viz.tree_choice.choice import CHOOSABLE
 
 
 @dataclass
@@ -45,6 +46,7 @@ def run(engine: Engine, *, step: bool = False) -> None:
         config=settings().config(),
         pair=at.live_pair,
         system=at.live_system.strip() or None,
+        fastest_tree=at.live_fastest and at.live_method in CHOOSABLE,
     )
     now.job = engine.submit(now.session, request, step=step)
 

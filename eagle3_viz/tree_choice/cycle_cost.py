@@ -1,0 +1,89 @@
+"""What a cycle costs on this machine, by the size of its tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from eagle3_viz.config import TreeShape
+from eagle3_viz.records import Cycle
+
+Curve = tuple[tuple[int, float], ...]
+"""(width, milliseconds) by rising width; straight lines between them."""
+
+
+@dataclass(frozen=True)
+class CycleCost:
+    """Medians of measured cycles, in milliseconds.
+
+    step    one token of autoregression.
+    verify  a target forward, by the nodes that it verifies; from one node on.
+    level   a draft forward over one level of the tree, by its top_k.
+    root    the draft's pass over the positions verified last, one a cycle.
+    select  choosing the nodes of one level.
+    rest    acceptance and commit.
+    at      when they were measured, an ISO date and time.
+    """
+
+    step: float
+    verify: Curve
+    level: Curve
+    root: float
+    select: float
+    rest: float
+    at: str
+
+    def covers(self, shape: TreeShape) -> bool:
+        """Whether the tree is no larger than what was measured."""
+        return shape.total <= self.verify[-1][0] and shape.top_k <= self.level[-1][0]
+
+    def cycle(self, shape: TreeShape) -> float:
+        """A whole cycle with this tree."""
+        draft = self.root + shape.depth * at_width(self.level, shape.top_k)
+        select = shape.levels * self.select
+        return draft + select + at_width(self.verify, shape.total) + self.rest
+
+    def speedup(self, shape: TreeShape, tau: float) -> float:
+        """Over autoregression, of a tree that commits `tau` tokens a cycle."""
+        return tau * self.step / self.cycle(shape)
+
+
+def at_width(curve: Curve, width: int) -> float:
+    """Milliseconds at `width`, which the curve reaches."""
+    widths, ms = zip(*curve, strict=True)
+    return float(np.interp(width, widths, ms))
+
+
+def cost_of(
+    plain: Sequence[Cycle], drafted: Sequence[tuple[TreeShape, Cycle]], at: str
+) -> CycleCost:
+    """The medians of cycles that verified a lone root, and of others with their trees.
+
+    The first cycle of a kind pays for cold caches: it counts only where it is the only one.
+    """
+    verify: dict[int, list[float]] = {1: [cycle.timing.verify for cycle in plain]}
+    level: dict[int, list[float]] = {}
+    for shape, cycle in drafted:
+        verify.setdefault(shape.total, []).append(cycle.timing.verify)
+        level.setdefault(shape.top_k, []).extend(cycle.timing.draft_levels[1:])
+    timings = [(shape, cycle.timing) for shape, cycle in drafted]
+    return CycleCost(
+        step=_warm([cycle.timing.total - cycle.timing.draft for cycle in plain]),
+        verify=_curve(verify),
+        level=_curve(level),
+        root=_warm([timing.draft_levels[0] for _, timing in timings]),
+        select=_warm([timing.tree / shape.levels for shape, timing in timings]),
+        rest=_warm([timing.accept + timing.commit for _, timing in timings]),
+        at=at,
+    )
+
+
+def _curve(took: dict[int, list[float]]) -> Curve:
+    return tuple((width, _warm(took[width])) for width in sorted(took))
+
+
+def _warm(took: Sequence[float]) -> float:
+    return median(took[1:] or took)

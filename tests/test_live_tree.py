@@ -1,0 +1,121 @@
+"""The tree control of the Live page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from eagle3_viz import service
+from eagle3_viz.backend import Request
+from eagle3_viz.config import TreeShape
+from eagle3_viz.service import Engine
+from eagle3_viz.tree_choice.choice import choose, words
+from tests.fake_backend import SyntheticBackend
+from tests.tree_choice.made_up import COST, KNOWN
+
+PAGE = Path(__file__).resolve().parent.parent / "pages" / "live.py"
+CHOICE = choose("eagle3", COST, KNOWN)
+Open = Callable[..., AppTest]
+
+
+@pytest.fixture
+def backend() -> SyntheticBackend:
+    return SyntheticBackend(cycles=3, chosen=(CHOICE,))
+
+
+@pytest.fixture
+def opened(backend: SyntheticBackend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    engine = Engine(backend)
+    monkeypatch.setattr(service, "shared_engine", lambda: engine)
+
+    def open_page(**address: str) -> AppTest:
+        page = AppTest.from_file(str(PAGE), default_timeout=30)
+        for name, value in address.items():
+            page.query_params[name] = value
+        return shown(page.run())
+
+    yield open_page
+    engine.close()
+
+
+def shown(page: AppTest) -> AppTest:
+    assert not page.exception
+    return page
+
+
+def ran(page: AppTest) -> Request:
+    """Press Run, wait for the end; what was asked for."""
+    shown(page.button(key="live_run").click().run())
+    job = page.session_state["live_state"].job
+    deadline = time.monotonic() + 30
+    while not job.status.ended:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    shown(page.run())
+    request = job.request
+    assert isinstance(request, Request)
+    return request
+
+
+def captions(page: AppTest) -> list[str]:
+    return [caption.value for caption in page.caption]
+
+
+def test_the_fastest_tree_is_asked_for_unless_something_else_is_chosen(opened: Open) -> None:
+    page = opened()
+    assert page.toggle(key="live_fastest").value is True
+    assert page.slider(key="live_total").disabled
+    assert ran(page).fastest_tree is True
+
+
+def test_an_address_that_names_a_size_asks_for_that_size(opened: Open) -> None:
+    page = opened(live_total="7")
+    assert page.toggle(key="live_fastest").value is False
+    assert not page.slider(key="live_total").disabled
+    request = ran(page)
+    assert request.fastest_tree is False and request.config.shape == TreeShape(7, 2, 4)
+
+
+def test_a_size_of_one_s_own_is_run_once_the_toggle_is_off(opened: Open) -> None:
+    page = opened()
+    shown(page.toggle(key="live_fastest").set_value(False).run())
+    shown(page.slider(key="live_depth").set_value(1).run())
+    request = ran(page)
+    assert request.fastest_tree is False and request.config.shape == TreeShape(8, 1, 4)
+
+
+def test_the_toggle_stays_off_when_a_size_goes_back_to_its_default(opened: Open) -> None:
+    page = opened(live_total="7")
+    shown(page.slider(key="live_total").set_value(8).run())
+    shown(page.run())
+    assert page.toggle(key="live_fastest").value is False
+
+
+@pytest.mark.parametrize("method", ["lookup", "independent"])
+def test_a_method_whose_tree_is_not_chosen_keeps_its_sliders(opened: Open, method: str) -> None:
+    page = opened()
+    shown(page.selectbox(key="live_method").set_value(method).run())
+    assert page.toggle(key="live_fastest").disabled
+    assert not page.slider(key="live_total").disabled
+    assert ran(page).fastest_tree is False
+
+
+def test_the_choice_is_told_once_the_pair_is_loaded(opened: Open) -> None:
+    page = opened()
+    assert "Chosen when the pair is loaded, with the first run." in captions(page)
+    ran(page)
+    assert f"Chosen: {words(CHOICE)}." in captions(page)
+
+
+def test_a_draft_without_a_table_is_told_to_keep_the_default(
+    opened: Open, backend: SyntheticBackend
+) -> None:
+    backend.chosen = ()
+    page = opened()
+    ran(page)
+    (told,) = [text for text in captions(page) if text.startswith("Chosen: the default one")]
+    assert "is not known" in told and "Verifies 8 nodes" in told

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eagle3_viz.backend import LocalBackend, Request
+from eagle3_viz.config import DecodeConfig, Method, TreeShape
+from eagle3_viz.pairs import LoadedPair
+from eagle3_viz.trace import Trace
+from eagle3_viz.tree_choice import measuring
+from eagle3_viz.tree_choice.at_load import with_trees
+from eagle3_viz.tree_choice.cycle_cost import CycleCost
+from tests.lossless.tiny_pair import chat_pair
+from tests.tree_choice.made_up import COST, KNOWN
+
+FASTEST = TreeShape(4, 1, 3)
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EAGLE3_VIZ_CACHE", str(tmp_path))
+
+
+class Measurement:
+    """Made-up costs, and how often they were asked for; what progress said meanwhile."""
+
+    def __init__(self) -> None:
+        self.asked: list[Method] = []
+        self.said: list[str] = []
+
+    def __call__(self, pair: LoadedPair, method: Method) -> CycleCost:
+        self.asked.append(method)
+        return COST
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        self.said.append(stage)
+
+
+def known_pair() -> LoadedPair:
+    pair = chat_pair()
+    eagle3, *others = pair.drafts
+    return replace(pair, drafts=(replace(eagle3, acceptance=KNOWN), *others))
+
+
+@pytest.fixture
+def measurement(monkeypatch: pytest.MonkeyPatch) -> Measurement:
+    made_up = Measurement()
+    monkeypatch.setattr(measuring, "measure", made_up)
+    return made_up
+
+
+def test_the_usual_tree_is_the_chosen_one_and_is_measured_once(measurement: Measurement) -> None:
+    for _ in range(2):
+        pair = with_trees(known_pair(), measurement.progress, ["eagle3"])
+        assert pair.usual_tree("eagle3") == FASTEST
+    assert measurement.asked == ["eagle3"]
+    assert len(measurement.said) == 1 and "once" in measurement.said[0]
+
+
+def test_a_draft_without_a_table_keeps_the_default_and_nothing_is_measured(
+    measurement: Measurement,
+) -> None:
+    pair = with_trees(chat_pair(), measurement.progress)
+    assert pair.trees == () and pair.usual_tree("eagle3") == TreeShape()
+    assert measurement.asked == measurement.said == []
+
+
+def test_other_methods_keep_the_default_tree(measurement: Measurement) -> None:
+    pair = with_trees(known_pair(), measurement.progress, ["lookup", "ar", "eagle1"])
+    assert pair.trees == () and measurement.asked == []
+    assert pair.usual_tree("lookup") == TreeShape()
+
+
+@pytest.mark.parametrize(("fastest", "shape"), [(True, FASTEST), (False, TreeShape(6, 2, 2))])
+def test_a_request_runs_the_fastest_tree_or_the_one_it_names(
+    fastest: bool, shape: TreeShape, measurement: Measurement
+) -> None:
+    pair = with_trees(known_pair(), measurement.progress)
+    config = DecodeConfig(shape=TreeShape(6, 2, 2), max_new_tokens=12)
+    request = Request("hello", config, fastest_tree=fastest)
+    *_, trace = LocalBackend().run(pair, request, None)
+    assert isinstance(trace, Trace)
+    assert trace.header.config["shape"] == {
+        "total": shape.total,
+        "depth": shape.depth,
+        "top_k": shape.top_k,
+    }
+    assert {cycle.verified for cycle in trace.cycles} <= {shape.total}
