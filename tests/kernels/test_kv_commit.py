@@ -20,10 +20,15 @@ OVERLAPPING = [0, 2, 3, 4, 5]  # every destination but the first is an earlier s
 
 
 def buffer(
-    layers: int, heads: int, capacity: int, head_dim: int, dtype: torch.dtype = torch.float32
+    layers: int,
+    heads: int,
+    capacity: int,
+    head_dim: int,
+    dtype: torch.dtype = torch.float32,
+    texts: int = 1,
 ) -> torch.Tensor:
     generator = torch.Generator().manual_seed(layers * 1000 + capacity)
-    shape = (layers, 2, 1, heads, capacity, head_dim)
+    shape = (layers, 2, texts, heads, capacity, head_dim)
     return torch.randn(shape, generator=generator).to(dtype).to(DEVICE)
 
 
@@ -64,6 +69,11 @@ def test_every_head_size_and_dtype(
 )
 def test_any_rising_path_behind_any_length(commit: Commit, path: list[int], length: int) -> None:
     assert_commits(commit, buffer(3, 2, 26, 16), path, length)
+
+
+@FORMS
+def test_rows_move_in_every_text_of_a_batch(commit: Commit) -> None:
+    assert_commits(commit, buffer(2, 3, 20, 16, texts=3), OVERLAPPING, 7)
 
 
 @FORMS
