@@ -40,16 +40,23 @@ export class Inspector {
     });
   }
 
-  // `state`: { store, cycle, tree, node, width, height }; height null: as high as it needs.
+  // `state`: { store, cycle, tree, node, width, height }; height null: as high as it needs. Drawn
+  // once the tree is on the screen: both together would take longer than a frame.
   show(state) {
     const { store, cycle, node, width, height } = state;
     const key = [store.run, store.revision, cycle?.i, node, state.tree?.size, width, height].join("|");
-    if (key === this.drawn) return;
-    this.drawn = key;
+    if (key === this.shown) return;
+    this.shown = key;
     this.state = state;
+    clearTimeout(this.afterwards);
+    this.afterwards = setTimeout(() => this.draw());
+  }
+
+  draw() {
+    const { width, height } = this.state;
     this.width = Math.max(width - 34, 120); // within padding and the scroll bar; a page that goes has none
     this.element.style.height = height === null ? "" : `${height}px`;
-    this.element.replaceChildren(...(state.tree ? this.ofNode() : this.ofCycle()));
+    this.element.replaceChildren(...(this.state.tree ? this.ofNode() : this.ofCycle()));
     if (this.scrolled) this.element.scrollTop = 0; // asking where it stands would cost a layout
     this.scrolled = false;
   }
