@@ -19,6 +19,10 @@ _DECODE = (
     "standard error. On a terminal, tokens are green where the draft was accepted and violet "
     "where the target decided."
 )
+_TREE = (
+    "Without a size, eagle2 and eagle3 draft the tree that is fastest on this machine, as far as "
+    "the draft's acceptance is known; with a size, what is not given is as here."
+)
 
 
 def add_decode(commands: Any) -> None:
@@ -36,7 +40,7 @@ def add_decode(commands: Any) -> None:
         "--draft-kind", choices=DRAFT_KINDS, default="trained", help="a draft bad on purpose"
     )
     models.add_argument("--dtype", choices=DTYPES, help="default: what suits the device")
-    _add_shape(parser.add_argument_group("draft tree"))
+    _add_shape(parser.add_argument_group("draft tree", _TREE))
     sampling = parser.add_argument_group("sampling")
     sampling.add_argument("--temperature", type=float, default=0.0, help="default: 0, greedy")
     add_sampling(sampling)
