@@ -27,7 +27,7 @@ def with_trees(
         key = cost_cache.key_of(pair, method)
         cost = cost_cache.kept(key)
         if cost is None:
-            progress(f"Measuring what a cycle of {method} costs here, once", 0, 1)
+            progress(f"Measuring what a cycle of {method} costs here", 0, 1)
             cost = measuring.measure(pair, method)
             cost_cache.keep(key, cost)
         chosen.append(choose(method, cost, loaded.acceptance))

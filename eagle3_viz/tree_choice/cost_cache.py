@@ -1,4 +1,8 @@
-"""Measured costs, kept on the disk: a machine that stays the same is measured once."""
+"""Measured costs, kept on the disk: a machine that stays the same is measured once.
+
+Only what was measured several times: a machine that was busy, or is slow for the pair, is measured
+again at the next load.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,7 @@ log = logging.getLogger(__name__)
 
 FOLDER = "cycle-costs"
 FORMAT = 1
+TRUSTED_ROUNDS = 3
 MAX_BYTES = 20_000
 
 Key = Mapping[str, str]
@@ -65,7 +70,12 @@ def kept(key: Key) -> CycleCost | None:
 
 
 def keep(key: Key, cost: CycleCost) -> None:
-    """Write them down. A folder that cannot be written to costs the next start a measurement."""
+    """Write them down unless they are too few to rely on.
+
+    A folder that cannot be written to costs the next load a measurement.
+    """
+    if cost.rounds < TRUSTED_ROUNDS:
+        return
     path = _path(key)
     content = json.dumps({"key": dict(key), "cost": asdict(cost)}, indent=1)
     try:
@@ -89,7 +99,8 @@ def _checked(fields: Mapping[str, Any]) -> CycleCost:
     verify, level = _curve(fields["verify"]), _curve(fields["level"])
     if verify[0][0] != 1:
         raise ValueError("expected the cost of verifying a lone root")
-    return CycleCost(step, verify, level, root, select, rest, str(fields["at"])[:40])
+    rounds, at = int(fields["rounds"]), str(fields["at"])[:40]
+    return CycleCost(step, verify, level, root, select, rest, rounds, at)
 
 
 def _curve(points: Any) -> Curve:

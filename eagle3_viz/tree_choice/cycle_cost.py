@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 
@@ -17,7 +16,7 @@ Curve = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class CycleCost:
-    """Medians of measured cycles, in milliseconds.
+    """The least of measured cycles, in milliseconds: what else a machine does only adds to them.
 
     step    one token of autoregression.
     verify  a target forward, by the nodes that it verifies; from one node on.
@@ -25,6 +24,7 @@ class CycleCost:
     root    the draft's pass over the positions verified last, one a cycle.
     select  choosing the nodes of one level.
     rest    acceptance and commit.
+    rounds  how often each width was measured, at the least.
     at      when they were measured, an ISO date and time.
     """
 
@@ -34,6 +34,7 @@ class CycleCost:
     root: float
     select: float
     rest: float
+    rounds: int
     at: str
 
     def covers(self, shape: TreeShape) -> bool:
@@ -60,10 +61,7 @@ def at_width(curve: Curve, width: int) -> float:
 def cost_of(
     plain: Sequence[Cycle], drafted: Sequence[tuple[TreeShape, Cycle]], at: str
 ) -> CycleCost:
-    """The medians of cycles that verified a lone root, and of others with their trees.
-
-    The first cycle of a kind pays for cold caches: it counts only where it is the only one.
-    """
+    """The least of cycles that verified a lone root, and of others with their trees."""
     verify: dict[int, list[float]] = {1: [cycle.timing.verify for cycle in plain]}
     level: dict[int, list[float]] = {}
     for shape, cycle in drafted:
@@ -71,19 +69,16 @@ def cost_of(
         level.setdefault(shape.top_k, []).extend(cycle.timing.draft_levels[1:])
     timings = [(shape, cycle.timing) for shape, cycle in drafted]
     return CycleCost(
-        step=_warm([cycle.timing.total - cycle.timing.draft for cycle in plain]),
+        step=min(cycle.timing.total - cycle.timing.draft for cycle in plain),
         verify=_curve(verify),
         level=_curve(level),
-        root=_warm([timing.draft_levels[0] for _, timing in timings]),
-        select=_warm([timing.tree / shape.levels for shape, timing in timings]),
-        rest=_warm([timing.accept + timing.commit for _, timing in timings]),
+        root=min(timing.draft_levels[0] for _, timing in timings),
+        select=min(timing.tree / shape.levels for shape, timing in timings),
+        rest=min(timing.accept + timing.commit for _, timing in timings),
+        rounds=min(len(took) for took in verify.values()),
         at=at,
     )
 
 
 def _curve(took: dict[int, list[float]]) -> Curve:
-    return tuple((width, _warm(took[width])) for width in sorted(took))
-
-
-def _warm(took: Sequence[float]) -> float:
-    return median(took[1:] or took)
+    return tuple((width, min(took[width])) for width in sorted(took))

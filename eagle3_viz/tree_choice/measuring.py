@@ -20,11 +20,11 @@ from eagle3_viz.tree_choice.cycle_cost import CycleCost, cost_of
 if TYPE_CHECKING:
     from eagle3_viz.pairs import LoadedPair
 
-SECONDS = 1.5
+SECONDS = 2.0
 ROUNDS = 7
 STEPS = 6  # of autoregression
 LEAST = 3  # cycles with a tree, however long they take
-RECORDED = 2  # rounds on a GPU, where the first one records what later ones replay
+RECORDED = 3  # rounds on a GPU, whatever the time: the first one records what later ones replay
 SIZES = (
     *(TreeShape(8, 1, 4), TreeShape(64, 1, 10), TreeShape(3, 1, 1), TreeShape(16, 1, 8)),
     *(TreeShape(4, 1, 2), TreeShape(32, 1, 10), TreeShape(6, 1, 3), TreeShape(12, 1, 6)),

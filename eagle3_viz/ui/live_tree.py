@@ -103,9 +103,9 @@ def _curves(choice: TreeChoice) -> None:
         chart(promise_figure(choice, mode=mode), "live_promise", promise_words(choice))
         known = choice.known
         st.caption(
-            f"Costs: medians of a second and a half of cycles in turn, measured here at "
-            f"{choice.cost.at}. Tokens per cycle: {known.tokens} greedy tokens of {known.prompts} "
-            "sample prompts, shipped with the draft; other texts, and sampling, have others."
+            f"Costs: the least of {choice.cost.rounds} or more cycles of each size, measured here "
+            f"at {choice.cost.at}. Tokens per cycle: {known.tokens} greedy tokens of "
+            f"{known.prompts} sample prompts, shipped with the draft; other texts, and sampling, have others."
         )
 
 

@@ -51,14 +51,14 @@ def test_each_number_of_nodes_has_its_own_best_tree(seed: int) -> None:
 
 
 def test_of_equal_trees_the_shallowest_and_narrowest_is_chosen() -> None:
-    free = CycleCost(20.0, ((1, 20.0), (9, 20.0)), ((1, 1e-12), (3, 1e-12)), 1.0, 1e-12, 1.0, "")
+    free = CycleCost(20.0, ((1, 20.0), (9, 20.0)), ((1, 1e-12), (3, 1e-12)), 1.0, 1e-12, 1.0, 3, "")
     same = table({1: ((2.0, None), (2.0, 2.0)), 3: ((2.0, 2.0), (2.0, 2.0))}, 2, 3)
     assert choose("eagle3", free, same).shape == TreeShape(2, 0, 1)
 
 
 def test_a_dearer_width_moves_the_choice_to_a_smaller_tree() -> None:
     assert choose("eagle3", COST, KNOWN).shape == TreeShape(4, 1, 3)
-    steep = CycleCost(20.0, ((1, 19.0), (2, 19.0), (9, 150.0)), COST.level, 1.5, 0.5, 1.0, "")
+    steep = CycleCost(20.0, ((1, 19.0), (2, 19.0), (9, 150.0)), COST.level, 1.5, 0.5, 1.0, 3, "")
     assert choose("eagle3", steep, KNOWN).shape == TreeShape(2, 0, 1)
 
 

@@ -63,6 +63,11 @@ def test_a_damaged_file_counts_as_not_measured_and_is_replaced(data: bytes, cach
     assert kept(KEY) == COST
 
 
+def test_costs_of_a_machine_that_was_too_busy_are_not_kept(cache: Path) -> None:
+    keep(KEY, replace(COST, rounds=2))
+    assert kept(KEY) is None and not cache.exists()
+
+
 def test_costs_under_the_name_of_another_key_are_not_taken(cache: Path) -> None:
     keep(KEY, COST)
     (file,) = cache.iterdir()

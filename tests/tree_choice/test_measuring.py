@@ -19,6 +19,7 @@ def test_every_size_is_measured_where_time_allows() -> None:
     cost = measuring.measure(chat_pair(), "eagle3", seconds=60.0)
     assert [width for width, _ in cost.verify] == [1, 3, 4, 6, 7, 8, 10, 12, 16, 24, 32, 64]
     assert [width for width, _ in cost.level] == [1, 2, 3, 4, 5, 6, 8, 10]
+    assert cost.rounds == 6, "autoregression takes six steps, each tree has seven rounds"
     every = [cost.step, cost.root, cost.select, cost.rest]
     every += [ms for _, ms in (*cost.verify, *cost.level)]
     assert all(ms > 0 for ms in every)
@@ -29,6 +30,7 @@ def test_without_time_the_widths_that_tell_most_are_measured_all_the_same() -> N
     assert [width for width, _ in cost.verify] == [1, 3, 8, 64]
     assert [width for width, _ in cost.level] == [1, 4, 10]
     assert cost.covers(TreeShape(2, 0, 1))
+    assert cost.rounds == 1
 
 
 def test_a_run_after_the_measurement_is_the_same_as_before_it() -> None:
