@@ -126,6 +126,17 @@ def test_where_p_equals_q_a_refusal_leaves_p(verify: Verify) -> None:
 
 
 @FORMS
+def test_where_p_equals_q_the_next_child_is_tested_with_p(verify: Verify) -> None:
+    """p = q = (0 .5 .5), child 1 refused by rounding: nothing is left to renormalize."""
+    q = torch.tensor([[0.0, 0.5, 0.5]])
+    tree = drawn_tree([0, 1, 2], [-1, 0, 0])
+    uniforms = torch.tensor([1.0, 0.4, 0.9], dtype=torch.float64)
+    walk = sample(verify, Problem(tree, q.log().repeat(3, 1), uniforms, q))
+    assert (walk.path, walk.tested) == ((0, 2), (1, 2))
+    assert walk.chances == pytest.approx((1.0, 0.5), rel=1e-5)
+
+
+@FORMS
 def test_disjoint_supports_refuse_every_child_and_draw_from_p(verify: Verify) -> None:
     p = torch.tensor([0.5, 0.5, 0.0, 0.0])
     q = torch.tensor([[0.0, 0.0, 0.4, 0.6]])
