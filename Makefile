@@ -15,6 +15,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL = $(PY) -m pip install --disable-pip-version-check $(PIP_ARGS)
 
+export PIP_ARGS
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test fast lint bench gpu-check clean venv runtime dev fetch chromium
@@ -75,9 +77,11 @@ venv:
 	echo "Install Python 3.11 or newer with its venv module, or name one: make PYTHON=/path/to/python3" >&2; \
 	exit 1
 
-# The key of an installation: the Python and the contents of the requirement files named after it.
-KEY = $(PY) -c 'import hashlib, pathlib, sys; print(hashlib.sha256(b"".join( \
-	[sys.version.encode(), *(pathlib.Path(name).read_bytes() for name in sys.argv[1:])])).hexdigest())'
+# The key of an installation: the Python, pip's further arguments and the contents of the requirement
+# files named after it.
+KEY = $(PY) -c 'import hashlib, os, pathlib, sys; print(hashlib.sha256(b"".join( \
+	[sys.version.encode(), os.environb[b"PIP_ARGS"], \
+	*(pathlib.Path(name).read_bytes() for name in sys.argv[1:])])).hexdigest())'
 
 # A stamp holds the key of the last installation that succeeded. pip writes a package's INSTALLER
 # file last: a package without one was interrupted while it was copied, and is installed again.
@@ -93,18 +97,28 @@ define install
 	echo "$$key" > $$stamp
 endef
 
-# torch comes first and not quietly, because it is by far the longest download.
+# Shown before the download that it spares: PyTorch's usual build for Linux on x86 is for NVIDIA GPUs.
+define advise_cpu
+if [ "$$(uname -sm)" = "Linux x86_64" ] && [ -z "$$PIP_ARGS" ] && ! command -v nvidia-smi >/dev/null; then \
+	echo "There seems to be no NVIDIA GPU here, and this build of torch brings several GB for one."; \
+	echo "To do without them, press Ctrl-C and name PyTorch's index of CPU wheels, whose address is"; \
+	echo "on its \"Get Started\" page: make $(MAKECMDGOALS) PIP_ARGS=\"--extra-index-url ADDRESS\""; \
+fi
+endef
+
+# torch comes first, because it is by far the longest download.
 runtime: venv
 	$(call install,runtime,requirements.txt,\
-		echo "Installing torch: 200 MB or several GB by platform (README.md tells)" \
+		echo "Installing torch: 200 MB or several GB by platform" \
+		&& { $(advise_cpu); } \
 		&& grep '^torch[^a-z]' requirements.txt | $(PIP_INSTALL) --progress-bar on -r /dev/stdin \
-		&& echo "Installing the other requirements" \
-		&& $(PIP_INSTALL) --quiet -r requirements.txt)
+		&& echo "Installing the other requirements; this takes some minutes" \
+		&& $(PIP_INSTALL) --progress-bar on -r requirements.txt)
 
 dev: runtime
 	$(call install,dev,requirements-dev.txt requirements.txt,\
 		echo "Installing what the tests and checks need" \
-		&& $(PIP_INSTALL) --quiet -r requirements-dev.txt)
+		&& $(PIP_INSTALL) --progress-bar on -r requirements-dev.txt)
 
 chromium:
 	@if command -v chromium >/dev/null; then exit 0; fi; \
