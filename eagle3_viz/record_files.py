@@ -31,7 +31,7 @@ def records_of(path: Path) -> Iterator[tuple[str, Record]]:
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise DataError(
-            f"{path.name} has the suffix {path.suffix!r}, expected one of {', '.join(readers)}; "
+            f"{path} has the suffix {path.suffix!r}, expected one of {', '.join(readers)}; "
             "rename or convert the file"
         )
     return reader(path)
@@ -61,7 +61,7 @@ def _from_csv(path: Path) -> Iterator[tuple[str, Record]]:
     except csv.Error as error:
         raise DataError(f"{place} or the next is not CSV ({error}); correct it") from None
     except OSError as error:
-        raise DataError(f"{path.name} cannot be read: {error.strerror or error}") from None
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _from_parquet(path: Path) -> Iterator[tuple[str, Record]]:
@@ -88,9 +88,9 @@ def _check_size(path: Path) -> None:
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise DataError(f"{path.name} cannot be read: {error.strerror or error}") from None
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
     if not path.is_file():
-        raise DataError(f"{path.name} is not a regular file; name a file of prompts")
+        raise DataError(f"{path} is not a regular file; name a file of prompts")
     if size > MAX_FILE_BYTES:
         raise DataError(f"{path.name} has {size} bytes, at most {MAX_FILE_BYTES} are read")
 

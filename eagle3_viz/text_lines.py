@@ -31,4 +31,4 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
     except UnicodeDecodeError:
         raise DataError(f"{path.name} line {number} is not UTF-8; convert the file first") from None
     except OSError as error:
-        raise DataError(f"{path.name} cannot be read: {error.strerror or error}") from None
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None

@@ -142,6 +142,7 @@ def test_options_without_a_meaning_are_one_sentence_and_status_2(
         (["suite"], "--out is missing"),
         (["suite", "--out", __file__], "is a file"),
         (["suite", "--out", "o", "--prompts", "gone.csv"], "gone.csv cannot be read"),
+        (["suite", "--out", "o", "--prompts", "/"], "error: / has the suffix"),
         (["suite", "--out", "o", "--rule", "sample"], "does not fit temperature=0"),
         (["suite", "table", "nowhere"], "name a folder that suite wrote"),
         (["suite", "compare", "nowhere", "nowhere"], "name a folder that suite wrote"),

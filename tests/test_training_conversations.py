@@ -65,7 +65,7 @@ def test_text_that_is_no_json_and_lines_without_end_are_refused(tmp_path: Path) 
 
 
 def test_a_missing_file_is_named_without_its_folder(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^gone\.jsonl cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"gone\.jsonl cannot be read: No such file"):
         read_conversations([tmp_path / "gone.jsonl"], V)
 
 
