@@ -105,7 +105,8 @@ def _curves(choice: TreeChoice) -> None:
         st.caption(
             f"Costs: the least of {choice.cost.rounds} or more cycles of each size, measured here "
             f"at {choice.cost.at}. Tokens per cycle: {known.tokens} greedy tokens of "
-            f"{known.prompts} sample prompts, shipped with the draft; other texts, and sampling, have others."
+            f"{known.prompts} sample prompts, shipped with the draft; "
+            "other texts, and sampling, have others."
         )
 
 
