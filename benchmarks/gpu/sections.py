@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.gpu import attention, commit_and_draft, limits, verification
+from benchmarks.gpu import attention, commit_and_draft, limits, model, verification
 from benchmarks.gpu.section import Section
 
 SECTIONS: tuple[Section, ...] = (
@@ -10,6 +10,7 @@ SECTIONS: tuple[Section, ...] = (
     attention.SECTION,
     verification.SECTION,
     commit_and_draft.SECTION,
+    model.SECTION,
     attention.FLEX_SECTION,
 )
 
