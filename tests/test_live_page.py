@@ -18,6 +18,7 @@ from eagle3_viz.records import NodeState
 from eagle3_viz.service import Engine, Job, Phase, Status
 from eagle3_viz.settings import MAX_DEPTH, MAX_TOP_K, MAX_TOTAL, Settings, rules_for
 from eagle3_viz.ui import live_state
+from eagle3_viz.ui.live_controls import NO_PROMPT
 from eagle3_viz.ui.live_status import describe
 from tests.fake_backend import SyntheticBackend
 from tests.synthetic import make_trace
@@ -367,3 +368,10 @@ def test_a_pick_from_a_list_that_has_changed_names_no_node(
     monkeypatch.setattr(live_state, "view", lambda: state["live_state"])
     live_state.node_picked()
     assert (state["live_state"].cycle, state["live_state"].node) == (None, None)
+
+
+def test_without_a_prompt_run_is_disabled_and_says_why(page: AppTest) -> None:
+    assert NO_PROMPT not in [caption.value for caption in page.caption]
+    page.text_area(key="live_prompt").set_value("  ").run()
+    assert page.button(key="live_run").disabled
+    assert NO_PROMPT in [caption.value for caption in page.caption]

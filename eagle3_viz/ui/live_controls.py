@@ -20,6 +20,7 @@ from eagle3_viz.settings import (
 from eagle3_viz.ui import live_state as state
 from eagle3_viz.ui.live_tree import tree_control
 
+NO_PROMPT = "Write a prompt first."
 OPENING_DOMAIN = "code"  # what a small draft is best at is what a visitor should see first
 
 
@@ -104,6 +105,8 @@ def run_buttons(engine: Engine) -> None:
         disabled=empty or (active and status.phase is not Phase.PAUSED),
         help="One cycle, then pause.",
     )
+    if empty and not active:
+        st.caption(NO_PROMPT)
     st.button(
         "Stop",
         key="live_stop",

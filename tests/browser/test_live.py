@@ -94,6 +94,8 @@ def test_hostile_tokens_are_text_everywhere(hostile_url: str, open_tab: Callable
     tab.button("live_run").click()
     wait_for_run(tab, "Finished")
     view, page = tab.key("live_view"), tab.page
+    for origin in ("accepted", "recovered", "bonus", "plain"):
+        expect(view.locator(".legend")).to_contain_text(origin)
     strip = view.get_by_role("group", name="Generated tokens").text_content() or ""
     assert sum(text in strip for text in HOSTILE) >= 3
     cycle = tab.key("live_cycle").locator("input")
@@ -189,6 +191,22 @@ def test_a_second_tab_waits_its_turn_and_a_closed_tab_gives_its_place_up(
     first.page.close()
     expect(status(second)).to_contain_text("Running", timeout=30_000)
     wait_for_run(second, "Finished")
+
+
+def test_on_a_phone_every_domain_is_in_sight_and_nothing_is_wider_than_the_window(
+    hostile_url: str, open_tab: Callable[..., Tab]
+) -> None:
+    tab = open_tab(f"{hostile_url}/?live_fastest=false&live_depth=7&live_total=60")
+    tab.page.set_viewport_size({"width": 390, "height": 800})
+    tab.button("live_run").click()
+    wait_for_run(tab, "Finished")
+    chips = tab.key("live_domain").get_by_role("radio").all()
+    assert len(chips) > 4
+    for chip in chips:
+        box = chip.bounding_box()
+        assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
+    assert tab.page.evaluate("document.querySelector('.stMain').scrollWidth") <= 390
+    tab.picture("live_phone_light")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

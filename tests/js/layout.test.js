@@ -180,6 +180,16 @@ test("a column is as wide as its widest label and begins after the one before", 
   columns.slice(1).forEach((column, i) => assert.ok(column.x > columns[i].x + columns[i].width));
 });
 
+test("on a phone columns stand closer, so that more of a deep tree is in sight", () => {
+  const deep = makeCycle(24, 3);
+  deep.nodes.parent = deep.nodes.parent.map((_, i) => i - 1);
+  deep.path = deep.nodes.parent.map((_, i) => i).slice(0, 8);
+  const at = (width) => layoutTree(buildTree(deep), folding(), context({ width })).columns;
+  const gaps = (columns) => columns.slice(1).map(({ x }, i) => x - columns[i].x - columns[i].width);
+  assert.deepEqual(new Set(gaps(at(358))), new Set([14]));
+  assert.ok(gaps(at(600)).every((gap) => gap >= 30));
+});
+
 test("labels shorten to 14 characters and an ellipsis at most", () => {
   const long = context({ labelOf: () => "y".repeat(14) + "…", width: 4000 });
   const { nodes } = layoutTree(buildTree(makeCycle(5, 1)), folding(), long);

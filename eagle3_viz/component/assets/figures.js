@@ -8,6 +8,7 @@ const LEGEND = [
   ["recovered", "recovered"],
   ["bonus", "bonus"],
   ["unreached", "not reached"],
+  ["plain", "plain: no draft"],
 ];
 
 const SAMPLE = { rejected: "✕", recovered: "◆", bonus: "★" };

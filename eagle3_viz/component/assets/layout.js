@@ -14,6 +14,8 @@ export const DENSITIES = [
 ];
 const LABEL_LIMITS = [15, 9, 6];
 const GAP_MIN = 30;
+const NARROW = 480; // px of a phone, where columns stand closer
+const GAP_NARROW = 14;
 const GAP_MAX = 124;
 const MARGIN = { x: 4, top: 26, bottom: 8 };
 const ROOT_AT = 0.42;
@@ -99,15 +101,16 @@ function columns(visible, boxes, width) {
   }
   const used = widths.reduce((sum, w) => sum + w, 0) + 2 * MARGIN.x;
   const gaps = Math.max(widths.length - 1, 1);
+  const least = width < NARROW ? GAP_NARROW : GAP_MIN;
   const free = Math.floor((width - used) / gaps / 4) * 4;
-  const gap = Math.min(Math.max(free, GAP_MIN), GAP_MAX);
+  const gap = Math.min(Math.max(free, least), GAP_MAX);
   let x = MARGIN.x;
   const placed = widths.map((w) => {
     const column = { x, width: w };
     x += w + gap;
     return column;
   });
-  return { placed, total: x - gap + MARGIN.x, fits: free >= GAP_MIN };
+  return { placed, total: x - gap + MARGIN.x, fits: free >= least };
 }
 
 function boxesOf(visible, density, limit, context) {
