@@ -299,3 +299,15 @@ def test_a_suite_that_is_damaged_says_so(library: Library) -> None:
     (folder / "suite.json").write_text("{}")
     page = shown(acceptance_of="A suite")
     assert any("is not the manifest of a suite" in text for text in texts(page))
+
+
+def test_a_link_opens_the_traces_it_names_and_says_which_are_not_here(library: Library) -> None:
+    one = kept(library, make_trace(cycles=3, seed=1), "one")
+    two = kept(library, make_trace(cycles=3, seed=2, method="eagle1"), "two")
+    page = shown(traces=f"{one},nope,{two},<b>x</b>")
+    assert page.multiselect(key="acceptance_traces").value == [one, two]
+    (sentence,) = [text for text in texts(page) if "which the link names" in text]
+    assert "'nope', '<b>x</b>'" in sentence
+    page.multiselect(key="acceptance_traces").set_value([two, one]).run()
+    assert page.query_params["traces"] == f"{two},{one}"
+    assert not any("which the link names" in text for text in texts(page))

@@ -249,3 +249,51 @@ def test_hostile_names_and_tags_are_text_everywhere(library: Library) -> None:
     labels = [e.label for e in (*page.button, *page.text_input, *page.expander, *page.selectbox)]
     assert not any("script" in text or "**" in text for text in [*rendered, *labels])
     assert HOSTILE in listed(page)
+
+
+def test_the_same_file_again_is_shown_where_it_is_and_not_kept_twice(library: Library) -> None:
+    data = trace_file.to_bytes(make_trace(cycles=2, seed=5))
+    page = opened()
+    upload(page, data, "first.parquet")
+    pick(page, library.entry("shipped-ar-math"))
+    upload(page, data, "second.parquet")
+    assert [e.name for e in library.entries() if not e.shipped] == ["first"]
+    assert "has this very trace already, as first" in texts(page)
+    assert library.entry(page.selectbox(key="library_entry").value).name == "first"
+
+
+def test_a_trace_that_ships_is_not_added_again(library: Library) -> None:
+    page = opened()
+    upload(page, library.read("shipped-ar-math"))
+    assert all(entry.shipped for entry in library.entries())
+    assert page.selectbox(key="library_entry").value == "shipped-ar-math"
+
+
+def test_a_link_names_the_trace_that_is_picked(library: Library) -> None:
+    page = AppTest.from_file(str(PAGE), default_timeout=60)
+    page.query_params["trace"] = "shipped-ar-math"
+    ran(page)
+    assert page.selectbox(key="library_entry").value == "shipped-ar-math"
+    pick(page, library.entry("shipped-eagle3-code"))
+    assert page.query_params["trace"] == "shipped-eagle3-code"
+    assert page.selectbox(key="library_entry").value == "shipped-eagle3-code"
+
+
+def test_a_link_to_a_trace_that_is_not_there_says_so_until_another_is_picked(
+    library: Library,
+) -> None:
+    page = AppTest.from_file(str(PAGE), default_timeout=60)
+    page.query_params["trace"] = "no-such-trace"
+    assert "The link names the trace 'no-such-trace'" in texts(ran(page))
+    assert "The link names" in texts(ran(page))
+    pick(page, library.entry("shipped-ar-math"))
+    assert "The link names" not in texts(page)
+
+
+def test_every_file_reaches_the_check_so_that_its_refusal_goes_with_it(library: Library) -> None:
+    page = opened()
+    upload(page, b"no trace", "notes.txt")
+    assert "Not added:" in texts(page)
+    data = trace_file.to_bytes(make_trace(cycles=1, seed=9))
+    page.file_uploader[0].set_value(("run.parquet", data, "application/octet-stream")).run()
+    assert "Not added:" not in texts(page)

@@ -107,16 +107,25 @@ def test_an_address_restores_trace_cycle_and_node(library: Library) -> None:
     assert shown(ran(opened)).endswith(" 4 2 2")
 
 
-@pytest.mark.parametrize(
-    ("cycle", "node"),
-    [("0", "1"), ("5", "0"), ("x", "0"), ("1", "999"), ("1", "-1"), ("9" * 99, "0")],
-)
-def test_a_link_to_what_is_not_there_says_so_and_shows_the_trace(
+@pytest.mark.parametrize(("cycle", "node"), [("0", "1"), ("5", "0"), ("x", "0"), ("9" * 99, "0")])
+def test_a_link_to_a_cycle_that_is_not_there_says_so_and_shows_the_trace(
     library: Library, cycle: str, node: str
 ) -> None:
     opened = ran(page(trace="shipped-eagle3-code", cycle=cycle, node=node))
     assert shown(opened).endswith(" 4 None None")
-    assert any("the trace has 4 cycles and nothing there" in text for text in texts(opened))
+    assert any("the trace has 4 cycles, counted from 1" in text for text in texts(opened))
+
+
+@pytest.mark.parametrize("node", ["999", "-1", "x", "9" * 99])
+def test_a_link_to_a_node_that_is_not_there_blames_the_node_and_shows_the_cycle(
+    library: Library, node: str
+) -> None:
+    opened = ran(page(trace="shipped-eagle3-code", cycle="2", node=node))
+    assert shown(opened).endswith(" 4 1 None")
+    (sentence,) = [text for text in texts(opened) if "The link names" in text]
+    verified = library.open("shipped-eagle3-code").cycles[1].verified
+    assert sentence.startswith(f"The link names node {node[:11]}")
+    assert f"of cycle 2, which has {verified} nodes" in sentence and len(sentence) < 120
 
 
 def test_a_link_to_an_unknown_trace_says_so_in_plain_bounded_text(library: Library) -> None:

@@ -83,13 +83,21 @@ def test_the_address_opens_a_cycle_and_a_node(opened: Callable[..., AppTest]) ->
     assert page.selectbox(key="trace_node").value == 3
 
 
-@pytest.mark.parametrize("query", [{"cycle": "99"}, {"cycle": "x"}, {"cycle": "2", "node": "999"}])
+@pytest.mark.parametrize("query", [{"cycle": "99"}, {"cycle": "x"}, {"cycle": "0", "node": "1"}])
 def test_an_address_that_names_nothing_says_so_and_opens_the_start(
     opened: Callable[..., AppTest], query: dict[str, str]
 ) -> None:
     page = opened(make_trace(cycles=4), **query)
     assert sent(page)["cycle"] == 0
     assert "The link names cycle" in texts(page)
+
+
+def test_an_address_that_names_no_node_of_its_cycle_says_so_and_opens_the_cycle(
+    opened: Callable[..., AppTest],
+) -> None:
+    page = opened(make_trace(cycles=4), cycle="3", node="999")
+    assert (sent(page)["cycle"], sent(page)["node"]) == (2, None)
+    assert "The link names node 999 of cycle 3" in texts(page)
 
 
 def test_the_facts_name_what_ran_and_the_prompt_is_plain_text(

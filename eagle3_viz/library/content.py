@@ -30,3 +30,11 @@ def trace_in(data: bytes) -> Trace:
 def is_json(data: bytes) -> bool:
     """Whether `data` begins as a JSON object does."""
     return data[:64].lstrip().startswith(b"{")
+
+
+def holds(path: Path, content: bytes) -> bool:
+    """Whether the file at `path` has exactly this content; one that just went away has not."""
+    try:
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    except FileNotFoundError:
+        return False

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from eagle3_viz import trace_file
 from eagle3_viz.files import write_atomically
-from eagle3_viz.library.content import is_json, trace_in
+from eagle3_viz.library.content import holds, is_json, trace_in
 from eagle3_viz.library.entries import (
     Entry,
     Labels,
@@ -42,6 +42,14 @@ MAX_SENTENCE = 500  # characters about a file, whose own words may be in it
 
 class LibraryError(ValueError):
     """What was asked cannot be done; the message says why and what to do."""
+
+
+class AlreadyHereError(LibraryError):
+    """The library has that very trace: it is `entry`."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(f"the library has this very trace already, as {entry.name}")
+        self.entry = entry
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,7 @@ class Library:
         """Keep the trace in the content of a file, Parquet or JSON, once all of it is checked.
 
         The content comes from somebody else: it is read in a process of its own first. On an
-        error nothing is written.
+        error nothing is written; one that is here already is an AlreadyHereError.
         """
         if len(data) > MAX_BYTES:
             raise LibraryError(
@@ -138,6 +146,9 @@ class Library:
             content = trace_file.to_bytes(trace_in(data)) if is_json(data) else data
         except TraceFileError as error:
             raise LibraryError(plain(str(error), MAX_SENTENCE)) from error
+        same = self._with_content(content)
+        if same is not None:
+            raise AlreadyHereError(self.entry(same))
         return self._keep(content, Labels(name, tuple(tags), domain))
 
     def save(self, trace: Trace, name: str, tags: Iterable[str] = (), domain: str = "") -> Entry:
@@ -225,6 +236,11 @@ class Library:
                 path.unlink()
                 raise
         return self.entry(trace_id)
+
+    def _with_content(self, content: bytes) -> str | None:
+        """The id of the trace whose file has exactly this content."""
+        files = (*own_files(self.folder, lambda _: None), *shipped_files(self.shipped))
+        return next((found.id for found in files if holds(found.path, content)), None)
 
     def _check_room(self, size: int) -> None:
         kept = [found.path.stat().st_size for found in own_files(self.folder, lambda _: None)]

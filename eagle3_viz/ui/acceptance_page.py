@@ -15,7 +15,7 @@ SOURCES = {
 
 def draw() -> None:
     """The control, and below it the numbers of what it holds."""
-    first = next(iter(SOURCES))
+    first = "Several traces" if acceptance_several.LINK in st.query_params else "One trace"
     source = st.segmented_control(
         "What the numbers are of",
         list(SOURCES),

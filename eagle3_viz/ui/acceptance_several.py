@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from eagle3_viz.analysis.trace_results import MeasuredTrace, measured_trace, results_of
 from eagle3_viz.library import place
 from eagle3_viz.library.entries import Entry, distinct_names
 from eagle3_viz.library.store import Library, LibraryError
+from eagle3_viz.library.words import plain
 from eagle3_viz.trace import Trace
 from eagle3_viz.ui import acceptance_domains, trace_choice
 from eagle3_viz.ui.acceptance_source import Openable, Source
 
 MOST = 60  # traces at once
+MOST_MISSING = 5  # of a link, named
 FIRST = ("eagle1", "eagle3")  # methods that the page opens with, decoded greedily
+LINK = "traces"  # in the address: ids with commas between them
+CHOSEN = "acceptance_traces"  # the select box
 NONE = "Choose two traces or more: of several prompts, methods or drafts."
 
 
@@ -22,13 +28,14 @@ def draw() -> None:
     library = place.shared()
     entries = {entry.id: entry for entry in library.entries() if entry.cycles}
     names = distinct_names({entry.id: entry.name for entry in entries.values()})
+    _follow_link(entries)
     chosen = st.multiselect(
         "Traces",
         list(entries),
-        default=[one.id for one in entries.values() if _opens_with(one)],
         format_func=lambda trace_id: names.get(trace_id, trace_id),
         max_selections=MOST,
-        key="acceptance_traces",
+        key=CHOSEN,
+        on_change=_keep_link,
         placeholder="Traces of the library",
     )
     if len(chosen) < 2:
@@ -40,6 +47,28 @@ def draw() -> None:
         st.text(problem)
     if traces:
         acceptance_domains.draw(_source(traces))
+
+
+def _follow_link(entries: Mapping[str, Entry]) -> None:
+    """Open with the traces that the address names; what is not here is said."""
+    named = [part.strip() for part in st.query_params.get(LINK, "").split(",") if part.strip()]
+    if CHOSEN not in st.session_state:
+        opening = (
+            [one for one in dict.fromkeys(named) if one in entries]
+            if named
+            else [one.id for one in entries.values() if _opens_with(one)]
+        )
+        st.session_state[CHOSEN] = opening[:MOST]
+    missing = [plain(one, 64) for one in named if one not in entries]
+    if missing:
+        shown = ", ".join(map(repr, missing[:MOST_MISSING]))
+        more = f" and {len(missing) - MOST_MISSING} more" if len(missing) > MOST_MISSING else ""
+        st.text(f"Not in this library, or without a cycle: {shown}{more}, which the link names.")
+
+
+def _keep_link() -> None:
+    """In a callback: the address names what is chosen."""
+    st.query_params[LINK] = ",".join(st.session_state[CHOSEN])
 
 
 def _opens_with(entry: Entry) -> bool:

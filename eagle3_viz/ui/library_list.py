@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +13,7 @@ from eagle3_viz.library.filtering import Filter, matching
 from eagle3_viz.library.store import Library, Listing
 from eagle3_viz.library.words import plain
 from eagle3_viz.settings import method_title
+from eagle3_viz.ui.trace_choice import NO_SUCH
 from eagle3_viz.wording import counted
 
 PICKED = "library_entry"  # the select box with the trace that the page is about
@@ -56,6 +57,7 @@ def choose(entries: Sequence[Entry]) -> Entry | None:
         st.text(NOTHING_FOUND)
         return None
     ids = [entry.id for entry in shown]
+    _follow_link(ids, {entry.id for entry in entries})
     if st.session_state.get(PICKED) not in ids:
         st.session_state[PICKED] = ids[0]
     _table(shown, ids)
@@ -66,7 +68,18 @@ def show(trace_id: str) -> None:
     """In a callback: look at this trace next, whatever was looked for."""
     for key in FILTERS:
         st.session_state.pop(key, None)
-    st.session_state[PICKED] = trace_id
+    _picked(trace_id)
+
+
+def _follow_link(ids: Sequence[str], known: Container[str]) -> None:
+    """Pick what the address names, once; what is not here is said until something is picked."""
+    named = st.query_params.get("trace")
+    if named is None:
+        return
+    if named not in known:
+        st.text(NO_SUCH.format(plain(named, 64)))
+    elif PICKED not in st.session_state and named in ids:
+        st.session_state[PICKED] = named
 
 
 def _filter(entries: Iterable[Entry]) -> Filter:
@@ -135,7 +148,13 @@ def _rows(shown: Sequence[Entry]) -> pd.DataFrame:
 def _row_clicked(ids: Sequence[str]) -> None:
     rows = st.session_state[TABLE].selection.rows
     if rows and rows[0] < len(ids):
-        st.session_state[PICKED] = ids[rows[0]]
+        _picked(ids[rows[0]])
+
+
+def _picked(trace_id: str) -> None:
+    """In a callback: the address names what is looked at."""
+    st.session_state[PICKED] = trace_id
+    st.query_params["trace"] = trace_id
 
 
 def _pick(shown: Sequence[Entry]) -> Entry:
@@ -145,5 +164,6 @@ def _pick(shown: Sequence[Entry]) -> Entry:
         list(names),
         format_func=lambda trace_id: names.get(trace_id, trace_id),
         key=PICKED,
+        on_change=lambda: _picked(st.session_state[PICKED]),
     )
     return next(entry for entry in shown if entry.id == picked)

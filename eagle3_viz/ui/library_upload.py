@@ -6,12 +6,10 @@ from pathlib import PurePath
 
 import streamlit as st
 
-from eagle3_viz.library.store import MAX_BYTES, Library, LibraryError
+from eagle3_viz.library.store import MAX_BYTES, AlreadyHereError, Library, LibraryError
 from eagle3_viz.library.words import MAX_NAME, MAX_TAG, MAX_TAGS
 from eagle3_viz.presets import DOMAINS
 from eagle3_viz.ui import library_list
-
-KINDS = ["parquet", "json"]
 
 
 def draw(library: Library) -> None:
@@ -36,11 +34,12 @@ def _key(part: str) -> str:
 
 
 def _inputs() -> None:
+    # Of every kind: a file that the browser refuses by its name stays listed, with the browser's
+    # error, beside the next one. What is no trace is told when it is checked.
     st.file_uploader(
-        "Add a trace",
-        KINDS,
+        "Add a trace, Parquet or JSON",
         key=_key("file"),
-        help=f"Parquet or JSON of this program's trace format, at most {MAX_BYTES // 2**20} MB.",
+        help=f"In this program's trace format, at most {MAX_BYTES // 2**20} MB.",
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="library_new"):
         st.text_input("Name", "", MAX_NAME, key=_key("name"), placeholder="Name of the file")
@@ -68,11 +67,14 @@ def _add(library: Library) -> None:
     tags = at[_key("tags")].split(",")
     try:
         entry = library.add(file.getvalue(), name, tags, at[_key("domain")])
+        told = f"Added: {entry.name}"
+    except AlreadyHereError as error:
+        entry, told = error.entry, f"Not added: {error}. It is shown above."
     except LibraryError as error:
         at.library_upload_told = ("refused", f"Not added: {error}")
         return
     at.library_added = at.get("library_added", 0) + 1
-    at.library_upload_told = ("added", f"Added: {entry.name}")
+    at.library_upload_told = ("added", told)
     library_list.show(entry.id)
 
 

@@ -85,7 +85,8 @@ def chosen_trace(prefix: str) -> tuple[str, str, Trace] | None:
 def place_in(trace_id: str, trace: Trace) -> Place:
     """What the URL says to look at, else what this tab looked at last in this trace.
 
-    A link to a cycle or node that is not there says so, and is taken as one to the trace alone.
+    A link to a cycle that is not there says so, and is taken as one to the trace alone; one to a
+    node that is not there as one to its cycle.
     """
     params = st.query_params
     if "cycle" not in params:
@@ -97,15 +98,21 @@ def place_in(trace_id: str, trace: Trace) -> Place:
     wanted = Place(
         _number(params["cycle"]) - 1, _number(params["node"]) if "node" in params else None
     )
-    if _fits(wanted, trace):
-        keep_place(trace_id, wanted)
-        return wanted
-    st.text(
-        f"The link names cycle {plain(params['cycle'], 12)}"
-        + (f", node {plain(params['node'], 12)}" if "node" in params else "")
-        + f"; the trace has {counted(len(trace.cycles), 'cycle')} and nothing there."
-    )
-    return Place()
+    if not _fits(replace(wanted, node=None), trace):
+        st.text(
+            f"The link names cycle {plain(params['cycle'], 12)}; the trace has "
+            f"{counted(len(trace.cycles), 'cycle')}, counted from 1."
+        )
+        return Place()
+    if not _fits(wanted, trace):
+        nodes = trace.cycles[wanted.cycle or 0].verified
+        st.text(
+            f"The link names node {plain(params['node'], 12)} of cycle {params['cycle']}, which "
+            f"has {counted(nodes, 'node')}, counted from 0: the cycle is shown."
+        )
+        return replace(wanted, node=None)
+    keep_place(trace_id, wanted)
+    return wanted
 
 
 def keep_place(trace_id: str, view: Place) -> None:
