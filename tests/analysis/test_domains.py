@@ -123,7 +123,8 @@ def test_a_difference_is_by_domain_and_over_all(results: Results) -> None:
             tokens = sum(sum(run.accepted) + len(run.accepted) for run in runs)
             taus.append(tokens / sum(len(run.accepted) for run in runs))
         assert table.tau_difference[domain] == pytest.approx(taus[1] - taus[0])
-    whole = compare(results, results, [("eagle1", "eagle3")]).table.set_index("set").loc["all"]
+    found = compare(results, results, [("eagle1", "eagle3")]).table.set_index(["set", "domain"])
+    whole = found.loc["all", "all"]
     columns = ["tau_difference_low", "tau_difference_high", "speed_ratio"]
     np.testing.assert_allclose(
         table.loc["all", columns].to_numpy(float), whole[columns].to_numpy(float), rtol=1e-9
