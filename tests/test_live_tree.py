@@ -68,6 +68,7 @@ def captions(page: AppTest) -> list[str]:
 def test_the_fastest_tree_is_asked_for_unless_something_else_is_chosen(opened: Open) -> None:
     page = opened()
     assert page.toggle(key="live_fastest").value is True
+    assert page.toggle(key="live_fastest").proto.default is True, "what a browser opens later"
     assert page.slider(key="live_total").disabled
     assert ran(page).fastest_tree is True
 

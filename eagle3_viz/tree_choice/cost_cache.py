@@ -21,7 +21,7 @@ from eagle3_viz import provenance
 from eagle3_viz.config import Method
 from eagle3_viz.embedded import cache_root
 from eagle3_viz.files import write_atomically
-from eagle3_viz.tree_choice.cycle_cost import Curve, CycleCost
+from eagle3_viz.tree_choice.cycle_cost import TRUSTED_ROUNDS, Curve, CycleCost
 
 if TYPE_CHECKING:
     from eagle3_viz.pairs import LoadedPair
@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 
 FOLDER = "cycle-costs"
 FORMAT = 1
-TRUSTED_ROUNDS = 3
 MAX_BYTES = 20_000
 
 Key = Mapping[str, str]

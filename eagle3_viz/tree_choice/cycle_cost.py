@@ -10,6 +10,8 @@ import numpy as np
 from eagle3_viz.config import TreeShape
 from eagle3_viz.records import Cycle
 
+TRUSTED_ROUNDS = 3  # fewer are measured again
+
 Curve = tuple[tuple[int, float], ...]
 """(width, milliseconds) by rising width; straight lines between them."""
 

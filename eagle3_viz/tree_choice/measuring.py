@@ -20,7 +20,7 @@ from eagle3_viz.tree_choice.cycle_cost import CycleCost, cost_of
 if TYPE_CHECKING:
     from eagle3_viz.pairs import LoadedPair
 
-SECONDS = 2.0
+SECONDS = 1.5
 ROUNDS = 7
 STEPS = 6  # of autoregression
 LEAST = 3  # cycles with a tree, however long they take
@@ -36,25 +36,25 @@ SIZES = (
 def measure(pair: LoadedPair, method: Method, seconds: float = SECONDS) -> CycleCost:
     """The costs of `method`'s cycles behind a sample prompt, in rounds over SIZES.
 
-    Stops after `seconds`, or ROUNDS; then the last round may be a part of one. A draft with a
-    small vocabulary, and a context that is almost full, leave sizes out.
+    Stops after `seconds` of them, so that the last round may be a part of one, or after ROUNDS. A
+    draft with a small vocabulary, and a context that is almost full, leave sizes out.
     """
     prompt = encode_chat(pair.tokenizer, in_turn(1)[0].prompt)
-    end = time.perf_counter() + seconds
     plain = list(islice(_cycles(Loop(pair.target, None, _config("ar")), prompt), STEPS))
     loop = Loop(pair.target, pair.draft(method), _config(method))
     drafted = [
         (shape, cycle)
-        for shape, cycle in _in_rounds(loop, prompt, end)
+        for shape, cycle in _in_rounds(loop, prompt, seconds)
         if cycle.verified == shape.total
     ]
     return cost_of(plain, drafted, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-def _in_rounds(loop: Loop, prompt: list[int], end: float) -> Iterator[tuple[TreeShape, Cycle]]:
+def _in_rounds(loop: Loop, prompt: list[int], seconds: float) -> Iterator[tuple[TreeShape, Cycle]]:
     """Cycles of one text, the size of the tree changing from each to the next."""
     least = LEAST if loop.target.device.type == "cpu" else RECORDED * len(SIZES)
     cycles = _cycles(loop, prompt)
+    end = time.perf_counter() + seconds
     for number, shape in enumerate(SIZES * ROUNDS):
         if number >= least and time.perf_counter() > end:
             return
@@ -68,8 +68,7 @@ def _in_rounds(loop: Loop, prompt: list[int], end: float) -> Iterator[tuple[Tree
 def _cycles(loop: Loop, prompt: list[int]) -> Iterator[Cycle]:
     """The cycles behind `prompt`, past the end of the text, until the context is full."""
     endings = Endings(frozenset(), loop.target.context_limit, loop.config, ())
-    if loop.prefill(prompt, endings).finish is None:
-        yield from loop.cycles(endings)
+    return iter(()) if loop.prefill(prompt, endings).finish else loop.cycles(endings)
 
 
 def _config(method: Method) -> DecodeConfig:

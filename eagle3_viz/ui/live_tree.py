@@ -10,9 +10,11 @@ from eagle3_viz.fixed_tree import FIXED_TREES
 from eagle3_viz.service import Engine
 from eagle3_viz.settings import MAX_DEPTH, MAX_TOP_K, MAX_TOTAL, Settings
 from eagle3_viz.tree_choice.choice import CHOOSABLE, TreeChoice, unknown_words, words
+from eagle3_viz.tree_choice.cycle_cost import TRUSTED_ROUNDS
 from eagle3_viz.ui.charts import chart, theme
 
 DEFAULT_TREE = TreeShape()
+TOO_FEW = ", too few to rely on and therefore measured again at the next load"
 SIZES = ("live_depth", "live_top_k", "live_total")
 
 
@@ -40,11 +42,14 @@ def tree_control(engine: Engine, method: Method) -> None:
 
 def _fastest_toggle(method: Method) -> bool:
     """Whether the tree is chosen by measurement. An address that names a size asks for that one."""
-    if "live_fastest" not in st.session_state and "live_fastest" not in st.query_params:
-        st.session_state.live_fastest = not any(size in st.query_params for size in SIZES)
+    # Settled by the first address: what is the default must not change under the toggle.
+    usual = st.session_state.setdefault(
+        "live_fastest_usual", not any(size in st.query_params for size in SIZES)
+    )
     choosable = method in CHOOSABLE
     on = st.toggle(
         "Fastest on this machine",
+        usual,
         key="live_fastest",
         disabled=not choosable,
         bind="query-params",
@@ -101,13 +106,17 @@ def _curves(choice: TreeChoice) -> None:
         mode = theme()
         chart(cost_figure(choice.cost, mode=mode), "live_cost", cost_words(choice.cost))
         chart(promise_figure(choice, mode=mode), "live_promise", promise_words(choice))
-        known = choice.known
-        st.caption(
-            f"Costs: the least of {choice.cost.rounds} or more cycles of each size, measured here "
-            f"at {choice.cost.at}. Tokens per cycle: {known.tokens} greedy tokens of "
-            f"{known.prompts} sample prompts, shipped with the draft; "
-            "other texts, and sampling, have others."
-        )
+        st.caption(_sources(choice))
+
+
+def _sources(choice: TreeChoice) -> str:
+    cost, known = choice.cost, choice.known
+    few = TOO_FEW if cost.rounds < TRUSTED_ROUNDS else ""
+    return (
+        f"Costs: the least of {cost.rounds} or more cycles of each size, measured here at "
+        f"{cost.at}{few}. Tokens per cycle: {known.tokens} greedy tokens of {known.prompts} sample "
+        "prompts, shipped with the draft; other texts, and sampling, have others."
+    )
 
 
 def _in_words(method: Method) -> str:
