@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
@@ -18,7 +19,7 @@ Curve = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class CycleCost:
-    """The least of measured cycles, in milliseconds: what else a machine does only adds to them.
+    """Medians of measured cycles, in milliseconds.
 
     step    one token of autoregression.
     verify  a target forward, by the nodes that it verifies; from one node on.
@@ -63,7 +64,10 @@ def at_width(curve: Curve, width: int) -> float:
 def cost_of(
     plain: Sequence[Cycle], drafted: Sequence[tuple[TreeShape, Cycle]], at: str
 ) -> CycleCost:
-    """The least of cycles that verified a lone root, and of others with their trees."""
+    """The medians of cycles that verified a lone root, and of others with their trees.
+
+    The first cycle of a kind pays for cold caches: it counts only where it is the only one.
+    """
     verify: dict[int, list[float]] = {1: [cycle.timing.verify for cycle in plain]}
     level: dict[int, list[float]] = {}
     for shape, cycle in drafted:
@@ -71,16 +75,20 @@ def cost_of(
         level.setdefault(shape.top_k, []).extend(cycle.timing.draft_levels[1:])
     timings = [(shape, cycle.timing) for shape, cycle in drafted]
     return CycleCost(
-        step=min(cycle.timing.total - cycle.timing.draft for cycle in plain),
+        step=_warm([cycle.timing.total - cycle.timing.draft for cycle in plain]),
         verify=_curve(verify),
         level=_curve(level),
-        root=min(timing.draft_levels[0] for _, timing in timings),
-        select=min(timing.tree / shape.levels for shape, timing in timings),
-        rest=min(timing.accept + timing.commit for _, timing in timings),
+        root=_warm([timing.draft_levels[0] for _, timing in timings]),
+        select=_warm([timing.tree / shape.levels for shape, timing in timings]),
+        rest=_warm([timing.accept + timing.commit for _, timing in timings]),
         rounds=min(len(took) for took in verify.values()),
         at=at,
     )
 
 
 def _curve(took: dict[int, list[float]]) -> Curve:
-    return tuple((width, min(took[width])) for width in sorted(took))
+    return tuple((width, _warm(took[width])) for width in sorted(took))
+
+
+def _warm(took: Sequence[float]) -> float:
+    return median(took[1:] or took)

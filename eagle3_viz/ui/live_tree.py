@@ -113,7 +113,7 @@ def _sources(choice: TreeChoice) -> str:
     cost, known = choice.cost, choice.known
     few = TOO_FEW if cost.rounds < TRUSTED_ROUNDS else ""
     return (
-        f"Costs: the least of {cost.rounds} or more cycles of each size, measured here at "
+        f"Costs: medians of {cost.rounds} or more cycles of each size, measured here at "
         f"{cost.at}{few}. Tokens per cycle: {known.tokens} greedy tokens of {known.prompts} sample "
         "prompts, shipped with the draft; other texts, and sampling, have others."
     )

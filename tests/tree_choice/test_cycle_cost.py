@@ -33,18 +33,24 @@ def test_trees_beyond_the_measured_widths_are_not_covered(
     assert COST.covers(TreeShape(*shape)) is inside
 
 
-def test_costs_are_the_least_of_their_kind() -> None:
+def test_costs_are_medians_without_the_first_cycle_of_a_kind() -> None:
     narrow, wide = TreeShape(3, 1, 1), TreeShape(8, 1, 4)
     drafted = [
         (narrow, cycle(90.0, 50.0, 40.0, tree=9.0)),
         (wide, cycle(95.0, 3.0, 45.0, tree=1.0)),
-        *((narrow, cycle(ms, 2.0, 1.0, tree=1.0)) for ms in (21.0, 20.0, 29.0)),
-        *((wide, cycle(ms, 2.5, 1.5, tree=1.5)) for ms in (26.0, 25.0)),
+        *((narrow, cycle(ms, 2.0, 1.0, tree=1.0)) for ms in (20.0, 21.0, 29.0)),
+        *((wide, cycle(ms, 2.0, 1.5, tree=1.0)) for ms in (26.0, 24.0)),
     ]
     plain = [cycle(70.0, 8.0), cycle(19.0, 8.0), cycle(17.0, 8.0), cycle(18.0, 8.0)]
     cost = cost_of(plain, drafted, "now")
-    assert cost.verify == ((1, 17.0), (3, 20.0), (8, 25.0))
+    assert cost.verify == ((1, 18.0), (3, 21.0), (8, 25.0))
     assert cost.level == ((1, 1.0), (4, 1.5))
     assert (cost.root, cost.select, cost.rest) == (2.0, 0.5, 0.75)
-    assert cost.step == 17.75, "without the draft's part and without recording"
+    assert cost.step == 18.75, "without the draft's part and without recording"
     assert cost.rounds == 3, "the wide tree ran three times"
+
+
+def test_a_single_cycle_of_a_kind_counts_though_it_is_the_first() -> None:
+    cost = cost_of([cycle(19.0)], [(TreeShape(3, 1, 1), cycle(22.0, 2.0, 1.0))], "now")
+    assert cost.verify == ((1, 19.0), (3, 22.0)) and cost.level == ((1, 1.0),)
+    assert cost.rounds == 1
