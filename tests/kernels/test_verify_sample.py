@@ -71,6 +71,21 @@ def test_the_sample_walk_decides_as_the_rule_on_the_host(verify: Verify, seed: i
 
 @FORMS
 @pytest.mark.parametrize("seed", range(6))
+def test_tokens_below_the_least_logit_have_no_p_in_the_residual_chain(
+    verify: Verify, seed: int
+) -> None:
+    case = problem(12, 150, 30 + seed, dtype=torch.bfloat16)  # rounded: ties at the threshold
+    least = case.logits.float().topk(9, -1).values[:, -1].contiguous()
+    p = warp(case.logits, Sampling(0.8, 9))
+    verdict = accept_sample(case.tree, p, case.q.log().exp(), GivenDraws(case.uniforms))
+    walk = sample(verify, case, temperature=0.8, least=least.to(DEVICE))
+    assert_same_decisions(walk, verdict)
+    expected = [test.p_tested for test in verdict.tests]
+    assert walk.p_tested == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+@FORMS
+@pytest.mark.parametrize("seed", range(6))
 def test_p_and_chances_of_drawn_children_against_float64(verify: Verify, seed: int) -> None:
     case = problem(16, 200, 50 + seed, sharpness=1.0)
     walk = sample(verify, case)
