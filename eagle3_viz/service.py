@@ -8,13 +8,12 @@ which user interface is in front of it.
 from __future__ import annotations
 
 import gc
-import hashlib
 import logging
 import secrets
 import threading
 import time
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BASELINES_KEPT = 64
 MESSAGE_LIMIT = 400  # characters of an error sentence
 
 
@@ -129,7 +127,6 @@ class Engine:
         self._current: Job | None = None
         self._closed = False
         self._pair: tuple[str | None, Any] | None = None
-        self._baselines: OrderedDict[tuple[str, str], Baseline | None] = OrderedDict()
         self._worker = threading.Thread(target=self._work, name="decoder", daemon=True)
         self._worker.start()
 
@@ -313,21 +310,15 @@ class Engine:
         return pair
 
     def _measure(self, job: Job, pair: Any, request: Request) -> Baseline | None:
-        """The cached or fresh baseline on the request's prompt."""
-        text = f"{request.system!r}\n{request.prompt!r}".encode("utf-8", "surrogatepass")
-        key = (str(request.pair), hashlib.sha256(text).hexdigest())
-        if key not in self._baselines:
+        """The baseline on the request's prompt, anew for every run: one from another time was
+        measured beside another load."""
 
-            def progress(trace: Trace, total: int) -> None:
-                job.measured = trace
-                self._enter(job, Phase.MEASURING, done=len(trace.cycles), total=total)
+        def progress(trace: Trace, total: int) -> None:
+            job.measured = trace
+            self._enter(job, Phase.MEASURING, done=len(trace.cycles), total=total)
 
-            self._enter(job, Phase.MEASURING)
-            self._baselines[key] = self._backend.measure(pair, request, progress)
-            if len(self._baselines) > BASELINES_KEPT:
-                self._baselines.popitem(last=False)
-        self._baselines.move_to_end(key)
-        return self._baselines[key]
+        self._enter(job, Phase.MEASURING)
+        return self._backend.measure(pair, request, progress)
 
     def _may_go_on(self, job: Job) -> bool:
         """Waits at a cycle boundary while held; False when the job has to end."""

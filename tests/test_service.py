@@ -166,9 +166,7 @@ def test_the_trees_of_a_pair_are_told_while_it_is_the_loaded_one(engine: Engine)
     assert engine.trees("x") is None and engine.trees("y") == ()
 
 
-def test_the_baseline_is_measured_once_per_prompt_and_pair(
-    engine: Engine, backend: FakeBackend
-) -> None:
+def test_the_baseline_is_measured_anew_for_every_run(engine: Engine, backend: FakeBackend) -> None:
     jobs = [
         engine.submit("s", request("a")),
         engine.submit("s", request("a")),
@@ -177,7 +175,7 @@ def test_the_baseline_is_measured_once_per_prompt_and_pair(
         engine.submit("s", request("b", method="ar")),
     ]
     eventually(lambda: jobs[-1].status.ended)
-    assert backend.measured == ["a", "b", "a"]
+    assert backend.measured == ["a", "a", "b", "a", "b"]
     assert backend.baselines == [BASELINE] * 5
 
 

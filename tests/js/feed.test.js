@@ -32,18 +32,18 @@ beforeEach(() => {
 });
 
 test("drawing gets a small share of the time, and the page is never far behind", () => {
-  assert.equal(pause(0), 250);
-  assert.equal(pause(20), 300);
+  assert.equal(pause(0), 300);
+  assert.equal(pause(16), 400);
   assert.equal(pause(1000), 450);
 });
 
 test("a run that moves is asked for at once and again after each drawing", async (context) => {
   context.mock.timers.enable({ apis: ["setTimeout"] });
   answers = [{ n: 1, still: false }, { n: 2, still: false }];
-  feed(20).follow({ address: "a", still: false });
+  feed(16).follow({ address: "a", still: false });
   await settled();
   assert.deepEqual(log, ["ask a", "draw 1"]);
-  context.mock.timers.tick(299);
+  context.mock.timers.tick(399);
   await settled();
   assert.equal(log.length, 2);
   context.mock.timers.tick(1);

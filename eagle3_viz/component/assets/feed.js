@@ -1,9 +1,9 @@
 // Asks the server what a run has become, as often as drawing it allows: next to a decoder that wants
 // every core, drawing may not take more than a small share of the time.
 
-const SOONEST = 250; // ms from one answer to the next question
+const SOONEST = 300; // ms from one answer to the next question
 const LATEST = 450;
-const SHARE = 15; // a drawing is paid for by this many times its own duration
+const SHARE = 25; // a drawing is paid for by this many times its time in the main thread, half of its cost
 const HEARTBEAT = 30_000; // ms, while nothing moves
 const AGAIN = 2_000; // ms after a question without an answer
 
