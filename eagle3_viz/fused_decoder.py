@@ -90,6 +90,8 @@ class FusedDecoder:
     """Llama-shaped layers, with a reordered copy of their weights where that is fast.
 
     Without one the model's own weights become views of the joined ones: nothing is held twice.
+
+    turns_by_position: its rotary angles depend on a token's own position and on nothing else.
     """
 
     def __init__(self, model: Any, taps: Taps, *, reorder: bool) -> None:
@@ -97,6 +99,7 @@ class FusedDecoder:
         self._taps = taps
         self._embedding = decoder.embed_tokens.weight.detach()
         self._rotary = decoder.rotary_emb
+        self.turns_by_position = "dynamic" not in self._rotary.rope_type
         self._norm = RmsNorm(decoder.norm.weight.detach(), config.rms_norm_eps)
         self._kinds = getattr(config, "layer_types", None) or [""] * len(decoder.layers)
         first = decoder.layers[0].self_attn

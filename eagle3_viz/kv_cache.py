@@ -102,6 +102,11 @@ class TreeCache(Cache):
         self.by_layer = [(layer.keys, layer.values) for layer in self._tree_layers]
         self.capacity = capacity
 
+    @property
+    def buffers(self) -> list[torch.Tensor]:
+        """All keys and values, [layers, 2, 1, heads, capacity, head_dim] for layers of a kind."""
+        return list(self._buffers.values())
+
     def extend(self, tokens: int) -> int:
         """Make room for `tokens` behind everything fed; returns where they begin.
 
@@ -116,7 +121,7 @@ class TreeCache(Cache):
     def keep(self, path: Sequence[int]) -> None:
         """Commit the appended tokens at offsets `path` (rising, after the committed ones)."""
         if list(path) != list(range(len(path))):
-            for buffer in self._buffers.values():
+            for buffer in self.buffers:
                 rows = torch.tensor(path, device=buffer.device) + self.length
                 kept = buffer.index_select(4, rows)
                 buffer[..., self.length : self.length + len(path), :] = kept

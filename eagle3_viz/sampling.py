@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import islice
+
 import torch
 
 from eagle3_viz.config import Sampling
@@ -70,13 +73,24 @@ class Draws:
 
     def __init__(self, seed: int) -> None:
         self._generator = torch.Generator().manual_seed(seed)
+        self._fresh = torch.empty((), dtype=torch.float64)
+        self._value = self._fresh.numpy()
+        self._ahead: deque[float] = deque()
         self._drawn: list[float] = []
 
     def uniform(self) -> float:
         """A fresh U in [0, 1)."""
-        u = float(torch.rand((), dtype=torch.float64, generator=self._generator))
+        u = self.ahead(1)[0]
+        self._ahead.popleft()
         self._drawn.append(u)
         return u
+
+    def ahead(self, count: int) -> list[float]:
+        """The next `count` of them, none of which counts as drawn."""
+        while len(self._ahead) < count:
+            torch.rand((), generator=self._generator, out=self._fresh)
+            self._ahead.append(float(self._value))
+        return list(islice(self._ahead, count))
 
     def take(self) -> tuple[float, ...]:
         """Every U drawn since the last call, in order."""

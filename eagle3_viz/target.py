@@ -68,7 +68,8 @@ class TargetModel:
         self.end_of_sequence = end_of_sequence_ids(model, tokenizer)
         self._groups = self.config.num_attention_heads // self.config.num_key_value_heads
         self._windows = _windows_by_kind(self.config)
-        self.cache = self._new_cache(GROWTH_STEP)
+        self.cache = self.new_cache(GROWTH_STEP)
+        self.engine: Any = None  # fixed buffers, kept by whoever decodes over them
 
     @classmethod
     def load(
@@ -105,6 +106,14 @@ class TargetModel:
         return self.model.get_output_embeddings().weight
 
     @property
+    def windows(self) -> list[int | None]:
+        """By layer, how many of the last positions it sees, None for all."""
+        kinds = getattr(self.config, "layer_types", None)
+        if kinds is None or not _takes_mask_by_kind(self.config):
+            return [*self._windows.values()] * (self.final_boundary - 1)
+        return [self._windows[kind] for kind in kinds]
+
+    @property
     def projections(self) -> list[Projection]:
         """The matrix products of a forward, in order, the LM head last."""
         return [*self.decoder.projections, self.head_projection]
@@ -117,11 +126,13 @@ class TargetModel:
 
     def clear(self, capacity: int = GROWTH_STEP) -> None:
         """Forget everything: an empty cache with room for `capacity` tokens before it grows."""
-        self.cache = self._new_cache(capacity)
+        self.cache = self.new_cache(capacity)
 
     @torch.inference_mode()
-    def prefill(self, token_ids: Sequence[int]) -> Step:
+    def prefill(self, token_ids: Sequence[int], cache: TreeCache | None = None) -> Step:
         """Run the prompt on an empty cache; logits [1, V] of its last token, features [n, K * d].
+
+        cache: to be emptied and used from now on, instead of a new one.
 
         Raises ValueError for an empty prompt or one that leaves no room in the context.
         """
@@ -130,7 +141,11 @@ class TargetModel:
             raise ValueError(
                 f"the prompt has {n} tokens; this target takes 1 to {self.context_limit - 1}"
             )
-        self.clear(n + GROWTH_STEP)
+        if cache is None:
+            self.clear(n + GROWTH_STEP)
+        else:
+            self.cache = cache
+            cache.set_length(0)
         positions = torch.arange(n, device=self.device)
         ids = torch.tensor(token_ids, device=self.device)
         step = self.append(ids, positions, None, positions, keep=1)
@@ -259,7 +274,8 @@ class TargetModel:
             masks[kind] = attention.additive_mask(seen, self._groups, self.dtype)
         return masks if _takes_mask_by_kind(self.config) else next(iter(masks.values()))
 
-    def _new_cache(self, capacity: int) -> TreeCache:
+    def new_cache(self, capacity: int) -> TreeCache:
+        """An empty cache with room for `capacity` tokens before it grows."""
         return TreeCache(self._layer_specs(), capacity)
 
     def _layer_specs(self) -> list[LayerSpec]:

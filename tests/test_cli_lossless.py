@@ -13,7 +13,7 @@ import pytest
 from eagle3_viz.cli import arguments, lossless
 from eagle3_viz.cli.main import main
 from eagle3_viz.config import METHODS, TreeShape
-from eagle3_viz.decode import Loop
+from eagle3_viz.loop import Loop
 from eagle3_viz.lossless import greedy_test, sampling_test
 from eagle3_viz.lossless.chi_square import ChiSquare
 from eagle3_viz.lossless.sampler import Sampler

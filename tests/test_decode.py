@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from eagle3_viz.config import DecodeConfig, Sampling, TreeShape
-from eagle3_viz.decode import decode, timing
+from eagle3_viz.decode import decode
 from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
+from eagle3_viz.loop import timing
 from eagle3_viz.records import Cycle, Finish, Origin, Prefill
 from eagle3_viz.sampling import Draws
 from eagle3_viz.target import TargetModel

@@ -16,7 +16,7 @@ import torch
 from transformers import TemperatureLogitsWarper, TopPLogitsWarper
 
 from eagle3_viz import acceptance
-from eagle3_viz import decode as decode_module
+from eagle3_viz import loop as loop_module
 from eagle3_viz.acceptance import Verdict, children_of, residual_topk
 from eagle3_viz.config import Sampling, TreeShape
 from eagle3_viz.drafts.adversarial import LeastLikelyDraft, RandomDraft
@@ -60,7 +60,7 @@ def exact_joint(draft: Draft, target: TargetModel, prompt, monkeypatch, **settin
     """The engine's probability of each text, over every outcome of every draw."""
 
     def text(draws: ScriptedDraws) -> tuple[int, ...]:
-        monkeypatch.setattr(decode_module, "Draws", lambda seed: draws)
+        monkeypatch.setattr(loop_module, "Draws", lambda seed: draws)
         return tuple(text_of(*decode_all(target, draft, prompt, record="off", **settings)))
 
     return exact_distribution(text)
@@ -205,10 +205,10 @@ def test_a_draft_of_pure_noise_changes_no_probability(
 @pytest.mark.parametrize(
     ("case", "where", "name", "wrong"),
     [
-        ("topk", decode_module, "accept_topk", accept_by_ratio),
+        ("topk", loop_module, "accept_topk", accept_by_ratio),
         ("topk", acceptance, "residual_topk", lambda p, refused: p),
         ("sample", acceptance, "residual_sample", lambda p, q: p),
-        ("sample", decode_module, "spread_q", lambda tree, draft, size: torch.ones(1, size) / size),
+        ("sample", loop_module, "spread_q", lambda tree, draft, size: torch.ones(1, size) / size),
     ],
     ids=["ratio test of chosen tokens", "refused tokens stay", "p for residual", "another q"],
 )
@@ -254,7 +254,7 @@ def test_many_seeded_runs_follow_the_target(rule: str, monkeypatch: pytest.Monke
 
     assert chi_square_z(texts(600), expected) < 4.0
     if rule == "topk":
-        monkeypatch.setattr(decode_module, "accept_topk", accept_by_ratio)
+        monkeypatch.setattr(loop_module, "accept_topk", accept_by_ratio)
     else:
         monkeypatch.setattr(acceptance, "residual_sample", lambda p, q: p)
     assert chi_square_z(texts(600), expected) > 6.0

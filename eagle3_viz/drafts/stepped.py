@@ -9,7 +9,7 @@ import torch
 from eagle3_viz.config import Sampling, TreeShape
 from eagle3_viz.fixed_tree import FixedTree
 from eagle3_viz.sampling import Draws
-from eagle3_viz.tree import DraftTree, Mark
+from eagle3_viz.tree import DraftTree, Mark, Stepper
 from eagle3_viz.tree_dynamic import build_dynamic
 from eagle3_viz.tree_fixed import build_fixed
 from eagle3_viz.tree_sampled import build_sampled, build_sampled_fixed
@@ -23,9 +23,7 @@ class SteppedDraft(ABC):
     @torch.inference_mode()
     def propose(self, root: int, tree: TreeShape | FixedTree, mark: Mark) -> DraftTree:
         """The draft's most likely tokens; as `Draft.propose`."""
-        if isinstance(tree, FixedTree):
-            return build_fixed(root, self, tree, mark)
-        return build_dynamic(root, self, tree, mark)
+        return likely_tree(root, self, tree, mark)
 
     @torch.inference_mode()
     def propose_sampled(
@@ -48,3 +46,10 @@ class SteppedDraft(ABC):
     @abstractmethod
     def step(self, draft_ids: torch.Tensor, parents: torch.Tensor, level: int) -> torch.Tensor:
         """As `Stepper.step`."""
+
+
+def likely_tree(root: int, stepper: Stepper, tree: TreeShape | FixedTree, mark: Mark) -> DraftTree:
+    """The stepper's most likely tokens below `root`; as `Draft.propose`."""
+    if isinstance(tree, FixedTree):
+        return build_fixed(root, stepper, tree, mark)
+    return build_dynamic(root, stepper, tree, mark)

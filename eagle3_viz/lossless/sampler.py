@@ -14,10 +14,10 @@ from typing import Any, cast
 import torch
 
 from eagle3_viz.config import DecodeConfig
-from eagle3_viz.decode import Loop
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.drafts.stepped import SteppedDraft
 from eagle3_viz.endings import Endings
+from eagle3_viz.loop import Loop
 from eagle3_viz.lossless.chi_square import Text
 from eagle3_viz.lossless.exact import Prefix
 from eagle3_viz.lossless.memo import MemoDraft, MemoTarget, RestartedDraft

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise, product
 
 from eagle3_viz.config import DecodeConfig, Method, Rule, Sampling, TreeShape
-from eagle3_viz.decode import Loop
 from eagle3_viz.drafts.stepped import SteppedDraft
 from eagle3_viz.fixed_tree import DEFAULT_FIXED, FixedTree
+from eagle3_viz.loop import Loop
 from eagle3_viz.lossless.chi_square import (
     FAMILY_LEVEL,
     LEAST_EXPECTED,

@@ -8,7 +8,7 @@ import torch
 
 from eagle3_viz.acceptance import Decision, accept_sample
 from eagle3_viz.config import Rule
-from eagle3_viz.decode import Loop, spread_q
+from eagle3_viz.loop import Loop, spread_q
 from eagle3_viz.sampling import warp
 from eagle3_viz.tree import DraftTree, make_tree, top_stable
 

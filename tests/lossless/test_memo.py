@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from eagle3_viz.config import DecodeConfig, Method, Sampling, TreeShape
-from eagle3_viz.decode import Loop
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.endings import Endings
+from eagle3_viz.loop import Loop
 from eagle3_viz.lossless.memo import MemoDraft, MemoTarget
 from eagle3_viz.lossless.sampler import Sampler
 from eagle3_viz.tree import root_only

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from eagle3_viz.config import DecodeConfig, Sampling, TreeShape
-from eagle3_viz.decode import Loop
+from eagle3_viz.loop import Loop
 from eagle3_viz.lossless.wrong_rules import ReorderLoop, RerankLoop, with_nodes
 from tests.lossless.tiny_pair import PREFIX, small_pair
 from tests.tiny_models import tree_of
