@@ -12,7 +12,7 @@ from eagle3_viz.pairs import weights_sha256
 from eagle3_viz.tree_choice.known_acceptance import FILE, MAX_BYTES, loads, of_draft
 from tests.tree_choice.made_up import KNOWN
 
-SHIPPED = [f"smollm2-135m-instruct-{name}" for name in ("eagle1", "eagle3")]
+SHIPPED = sorted(path.parent.name for path in PRETRAINED.glob(f"*/{FILE}"))
 
 
 def test_a_table_that_was_written_is_read_back_the_same() -> None:
@@ -73,6 +73,10 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b" " * (MAX_BYTES + 1))
     with pytest.raises(ValueError, match=f"more than {MAX_BYTES} bytes"):
         of_draft(tmp_path, "")
+
+
+def test_the_default_draft_ships_with_a_table() -> None:
+    assert "smollm2-135m-instruct-eagle3" in SHIPPED
 
 
 @pytest.mark.parametrize("name", SHIPPED)
