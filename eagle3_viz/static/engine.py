@@ -90,13 +90,14 @@ class Engine:
         fed = shape.levels * shape.top_k if isinstance(shape, TreeShape) else shape.total
         rows = bucket_of(length + max(fed, 1 + shape.levels), self.capacity)
 
-        drafting = Drafting(draft, self.inbox, rows, self.features(), self.root_state(draft))
-        into = self.verification(shape.total).tree
+        key = ("drafted", draft, shape, rows, take_over)
 
-        def work(mark: Mark) -> DraftTree:
-            return drafting.tree(shape, into, mark, take_over=take_over)
+        def work() -> Work[DraftTree]:
+            drafting = Drafting(draft, self.inbox, rows, self.features(), self.root_state(draft))
+            into = self.verification(shape.total).tree
+            return lambda mark: drafting.tree(shape, into, mark, take_over=take_over)
 
-        return self._recorded(("drafted", draft, shape, rows, take_over), work)
+        return self._recorded(key, work)
 
     def judged(
         self, nodes: int, length: int, sampling: Sampling, proposal: ProposalBuffers | None
@@ -107,15 +108,19 @@ class Engine:
         """
         rows = bucket_of(length + nodes, self.capacity)
         key = ("judged", nodes, rows, self.target.taps.boundaries, sampling, proposal)
-        verification, features = self.verification(nodes), self.features()
 
-        def work(mark: Mark) -> torch.Tensor:
-            logits = self._forward(verification.tree, rows, features)
-            mark("verify")
-            self._decide(logits, verification, sampling, proposal)
-            verification.send()
-            mark("accept")
-            return logits
+        def work() -> Work[torch.Tensor]:
+            verification, features = self.verification(nodes), self.features()
+
+            def judge(mark: Mark) -> torch.Tensor:
+                logits = self._forward(verification.tree, rows, features)
+                mark("verify")
+                self._decide(logits, verification, sampling, proposal)
+                verification.send()
+                mark("accept")
+                return logits
+
+            return judge
 
         return self._recorded(key, work)
 
@@ -164,12 +169,12 @@ class Engine:
         buffers: B = self._buffers[key]
         return buffers
 
-    def _recorded(self, key: Hashable, work: Work[T]) -> Recorded[T]:
-        """What was recorded under `key`, or `work`, recorded now."""
+    def _recorded(self, key: Hashable, work: Callable[[], Work[T]]) -> Recorded[T]:
+        """What was recorded under `key`, or what `work` gives, recorded now."""
         if key not in self._recordings:
             while len(self._recordings) >= MOST_RECORDINGS:
                 self._recordings.popitem(last=False)
-            self._recordings[key] = self.recorder.record(work)
+            self._recordings[key] = self.recorder.record(work())
         self._recordings.move_to_end(key)
         return self._recordings[key]
 

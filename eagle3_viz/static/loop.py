@@ -115,9 +115,9 @@ class StaticLoop(Loop):
         verification.outbox.fetch()
         self.timer.mark("commit")
         self.timer.settle()
-        *_, broken = verification.outbox.host.numpy()
-        walk = read_walk(verification.outbox.host[:-1])
-        refuse_broken(draft=bool(broken), target=walk.broken)
+        outbox = verification.outbox
+        walk = read_walk(outbox.host[:-1])
+        refuse_broken(draft=bool(outbox.numbers[-1]), target=walk.broken)
         verdict = verdict_of(walk, self._used(len(walk.tested)))
         step = Step(logits[: len(tree)], engine.features()[: len(tree)])
         return step, self._decision(tree, step.logits, verdict)

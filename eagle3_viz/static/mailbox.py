@@ -58,12 +58,13 @@ class Inbox:
 
 
 class Outbox:
-    """Where what the device decided lands on the host."""
+    """Where what the device decided lands on the host; numbers: `host` as numpy's."""
 
     def __init__(self, size: int, device: torch.device) -> None:
         self.device = torch.zeros(size, dtype=torch.int64, device=device)
         self.host = torch.zeros(size, dtype=torch.int64, pin_memory=device.type == "cuda")
+        self.numbers = self.host.numpy()
 
     def fetch(self) -> None:
-        """Copy it to the host, which must wait before it reads `host`."""
+        """Copy it to the host, which must wait before it reads."""
         self.host.copy_(self.device, non_blocking=True)

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 from triton.runtime.interpreter import InterpretedFunction
 
@@ -53,7 +53,7 @@ class Tape(TorchDispatchMode):
         """Operations and launches within are noted, and done a first time."""
 
         def launch(kernel: Any, *args: Any, **options: Any) -> None:
-            with torch.utils._python_dispatch._disable_current_modes():
+            with _disable_current_modes():
                 _launch(kernel, *args, **options)
             self._open.append(lambda: _launch(kernel, *args, **options))
 
@@ -71,10 +71,10 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 
 class Replays:
-    """Implements `Recorder`; counts what it recorded."""
+    """Implements `Recorder`. recorded: how many recordings; busy: one of them is being redone."""
 
     def __init__(self) -> None:
-        self.recorded = 0
+        self.recorded, self.busy = 0, False
 
     def record(self, work: Any) -> Any:
         self.recorded += 1
@@ -82,17 +82,19 @@ class Replays:
         tape = Tape()
         with tape.noting():
             result = work(tape.end)
-        return _Replay(tape.pieces, result)
+        return _Replay(self, tape.pieces, result)
 
 
 class _Replay:
-    def __init__(self, pieces: list[tuple[str, list[Step]]], result: Any) -> None:
-        self._pieces, self._result = pieces, result
+    def __init__(self, owner: Replays, pieces: list[tuple[str, list[Step]]], result: Any) -> None:
+        self._owner, self._pieces, self._result = owner, pieces, result
 
     def run(self, mark: Callable[[str], None]) -> Any:
-        with torch.utils._python_dispatch._disable_current_modes():
+        with _disable_current_modes():
             for name, steps in self._pieces:
+                self._owner.busy = True
                 for step in steps:
                     step()
+                self._owner.busy = False
                 mark(name)
         return self._result
