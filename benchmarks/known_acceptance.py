@@ -23,9 +23,9 @@ from rich.progress import track
 
 from eagle3_viz.chat import encode_chat
 from eagle3_viz.config import DecodeConfig, TreeShape
-from eagle3_viz.decode import Loop
 from eagle3_viz.endings import Endings
 from eagle3_viz.files import write_atomically
+from eagle3_viz.loop import Loop
 from eagle3_viz.pair_specs import KNOWN_PAIRS, PRETRAINED
 from eagle3_viz.pairs import LoadedPair, load_pair
 from eagle3_viz.presets import Preset, in_turn

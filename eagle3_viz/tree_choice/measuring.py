@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from eagle3_viz.chat import encode_chat
 from eagle3_viz.config import DecodeConfig, Method, TreeShape
-from eagle3_viz.decode import Loop
 from eagle3_viz.endings import Endings
+from eagle3_viz.loop import Loop
 from eagle3_viz.presets import in_turn
 from eagle3_viz.records import Cycle
 from eagle3_viz.tree_choice.cycle_cost import CycleCost, cost_of
