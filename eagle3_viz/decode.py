@@ -26,11 +26,16 @@ def decode(
     forward. token_bytes (bytes of every token id) is needed for stop strings only. The last
     record carries `finish`. Raises ValueError for a prompt that does not fit the context.
     """
-    drafting = None if config.method == "ar" else draft
-    kind = StaticLoop if runs_static(target, drafting, config) else Loop
-    loop = kind(target, drafting, config)
+    loop = loop_for(target, draft, config)
     endings = Endings(target.end_of_sequence, target.context_limit, config, token_bytes)
     record = loop.prefill(list(prompt_ids), endings)
     yield record
     if record.finish is None:
         yield from loop.cycles(endings)
+
+
+def loop_for(target: TargetModel, draft: Draft | None, config: DecodeConfig) -> Loop:
+    """The loop that runs this fastest here; draft and config as `decode` takes them."""
+    drafting = None if config.method == "ar" else draft
+    kind = StaticLoop if runs_static(target, drafting, config) else Loop
+    return kind(target, drafting, config)

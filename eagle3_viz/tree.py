@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol
 
 import torch
+
+from kernels.draft_topk import largest
 
 Mark = Callable[[str], None]
 
@@ -80,21 +81,10 @@ class DraftTree:
 def top_stable(values: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k largest of the last axis, float32 [..., n], ties broken by the lower index.
 
-    Returns (values, indices), both [..., k], by falling value. Works on keys that hold the
-    order-preserving bits of the float above the complement of the index.
+    Returns (values, indices), both [..., k], by falling value.
     """
-    n = values.shape[-1]
-    bits = (values + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
-    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
-    keys = torch.topk((ordered << 32) | _complement(n, values.device), k, dim=-1).values
-    chosen = n - 1 - (keys & 0xFFFFFFFF)
+    chosen = largest(values, k)
     return values.gather(-1, chosen), chosen
-
-
-@lru_cache(maxsize=64)
-def _complement(n: int, device: torch.device) -> torch.Tensor:
-    """n - 1 .. 0, int64 [n]; kept, since counting to a vocabulary costs more than the top-k."""
-    return torch.arange(n - 1, -1, -1, device=device)
 
 
 def root_only(token: int, device: torch.device) -> DraftTree:

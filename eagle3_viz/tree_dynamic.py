@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from eagle3_viz.config import TreeShape
+from eagle3_viz.likely_children import Children, likely_children
 from eagle3_viz.tree import (
     CandidatePool,
     DraftTree,
@@ -27,25 +28,26 @@ def build_dynamic(root: int, stepper: Stepper, shape: TreeShape, mark: Mark) -> 
     `mark("tree")` after the selection that follows it.
     """
     k = shape.top_k
-    q = [stepper.root_logits()[None].log_softmax(-1)]
+    logits = stepper.root_logits()[None]
     mark("draft")
-    logprob, ids = top_stable(q[0], k)
-    parts = [_children(1, ids, logprob, logprob, parent=logprob.new_full((1,), -1).long())]
-    beam_score, beam_ids = logprob[0], ids[0]
-    beam_pool = torch.arange(k, device=ids.device)
-    expanded = [beam_pool.new_full((1,), -1)]
+    first = likely_children(logits, logits.new_zeros(1), k)
+    beam_score, beam_ids = first.score[0], first.ids[0]
+    beam_pool = torch.arange(k, device=beam_ids.device)
+    q, expanded = [first.log_q], [beam_pool.new_full((1,), -1)]
+    parts = [_level(1, first, parent=expanded[0])]
     beam_parents = torch.zeros_like(beam_pool)
     start, fed = k, 1
     for level in range(1, shape.levels):
         mark("tree")
-        q.append(stepper.step(beam_ids, beam_parents, level).log_softmax(-1))
+        logits = stepper.step(beam_ids, beam_parents, level)
         mark("draft")
-        logprob, ids = top_stable(q[-1], k)
-        score = beam_score[:, None] + logprob
-        parts.append(_children(level + 1, ids, logprob, score, parent=beam_pool))
+        found = likely_children(logits, beam_score, k)
+        parts.append(_level(level + 1, found, parent=beam_pool))
+        q.append(found.log_q)
         expanded.append(beam_pool)
-        beam_score, flat = top_stable(score.flatten(), k)
-        beam_ids, beam_parents, beam_pool = ids.flatten()[flat], fed + flat // k, start + flat
+        beam_score, flat = top_stable(found.score.flatten(), k)
+        beam_ids, beam_parents = found.ids.flatten()[flat], fed + flat // k
+        beam_pool = start + flat
         start, fed = start + k * k, fed + k
     pool = make_pool(parts, stepper.target_ids)
     tree = _keep_best(root, pool, shape, torch.cat(expanded), tuple(q))
@@ -53,18 +55,17 @@ def build_dynamic(root: int, stepper: Stepper, shape: TreeShape, mark: Mark) -> 
     return tree
 
 
-def _children(
+def _level(
     depth: int,
-    ids: torch.Tensor,  # int64 [m, k]
-    logprob: torch.Tensor,  # float32 [m, k]
-    score: torch.Tensor,  # float32 [m, k]
+    found: Children,
     parent: torch.Tensor,  # int64 [m]
 ) -> Level:
     """k children of each of m parents, in (parent, rank) order."""
-    m, k = ids.shape
-    rank = torch.arange(k, device=ids.device).repeat(m)
+    m, k = found.ids.shape
+    rank = torch.arange(k, device=parent.device).repeat(m)
     parents = parent.repeat_interleave(k)
-    return Level(depth, ids.flatten(), logprob.flatten(), score.flatten(), parents, rank)
+    ids, logprob, score = (part.flatten() for part in found[1:])
+    return Level(depth, ids, logprob, score, parents, rank)
 
 
 def _keep_best(

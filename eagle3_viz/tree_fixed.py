@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import torch
 
 from eagle3_viz.fixed_tree import FixedTree
-from eagle3_viz.tree import DraftTree, Level, Mark, Stepper, make_pool, top_stable, whole_pool
+from eagle3_viz.likely_children import likely_children
+from eagle3_viz.tree import DraftTree, Level, Mark, Stepper, make_pool, whole_pool
 
 
 def build_fixed(root: int, stepper: Stepper, fixed: FixedTree, mark: Mark) -> DraftTree:
@@ -17,19 +18,20 @@ def build_fixed(root: int, stepper: Stepper, fixed: FixedTree, mark: Mark) -> Dr
     `mark` as in `build_dynamic`.
     """
     plan = plan_levels(fixed, stepper.target_ids.device)
-    q = [stepper.root_logits()[None].log_softmax(-1)]
+    logits = stepper.root_logits()[None]
     mark("draft")
     levels: list[Level] = []
-    score = q[0].new_zeros(1)
+    q: list[torch.Tensor] = []
+    score = logits.new_zeros(1)
     for level, step in enumerate(plan):
         if level:
             ids, score = levels[-1].ids[step.fed], levels[-1].score[step.fed]
             mark("tree")
-            q.append(stepper.step(ids, step.fed_parents, level).log_softmax(-1))
+            logits = stepper.step(ids, step.fed_parents, level)
             mark("draft")
-        logprob, ids = top_stable(q[-1], step.widest)
-        logprob, ids = logprob[step.rows, step.ranks], ids[step.rows, step.ranks]
-        score = score[step.rows] + logprob
+        found = likely_children(logits, score, step.widest)
+        q.append(found.log_q)
+        ids, logprob, score = (part[step.rows, step.ranks] for part in found[1:])
         levels.append(Level(level + 1, ids, logprob, score, step.parents, step.ranks))
     tree = whole_pool(
         root,
@@ -63,7 +65,7 @@ class LevelPlan:
     parents: torch.Tensor
 
 
-@lru_cache(maxsize=32)
+@cache  # for ever: a recording may read it
 def plan_levels(fixed: FixedTree, device: torch.device) -> tuple[LevelPlan, ...]:
     """One plan a level, from the root's children down."""
     index = {(): -1} | {path: i for i, path in enumerate(fixed.paths)}

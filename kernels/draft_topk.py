@@ -6,6 +6,7 @@ The PyTorch form is here; the Triton form, two launches, is in `draft_topk_kerne
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -86,7 +87,7 @@ def draft_topk_torch(
 ) -> None:
     """`draft_topk` in PyTorch's operations."""
     logits = logits.float()
-    out.ids.copy_(_largest(logits, out.ids.shape[1]))
+    out.ids.copy_(largest(logits, out.ids.shape[1]))
     out.logprob.copy_(logits.log_softmax(-1).gather(1, out.ids))
     torch.add(above[:, None], out.logprob, out=out.score)
     torch.sub(logits.gather(1, out.ids[:, :1])[:, 0], out.logprob[:, 0], out=out.log_z)
@@ -111,17 +112,24 @@ def draft_topk_triton(
         )  # fmt: skip
 
 
-def _largest(logits: torch.Tensor, k: int) -> torch.Tensor:
-    """Ids of the k largest of float32 [m, DV], int64 [m, k]; the lower id first among ties.
+def largest(values: torch.Tensor, k: int) -> torch.Tensor:
+    """Places of the k largest of the last axis, float32 [..., n]; the lower one first among ties.
 
-    By keys that hold the order-preserving bits of the float above the complement of the id.
+    Returns int64 [..., k]. By keys that hold the order-preserving bits of the float above the
+    complement of its place.
     """
-    last = logits.shape[1] - 1
-    bits = (logits + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
+    n = values.shape[-1]
+    bits = (values + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
     ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
-    complement = torch.arange(last, -1, -1, device=logits.device)
-    keys = torch.topk((ordered << 32) | complement, k, dim=-1).values
-    return last - (keys & 0xFFFFFFFF)
+    keys = torch.topk((ordered << 32) | _complement(n, values.device), k, dim=-1).values
+    return n - 1 - (keys & 0xFFFFFFFF)
+
+
+@cache
+def _complement(n: int, device: torch.device) -> torch.Tensor:
+    """n - 1 .. 0, int64 [n]; kept, since counting to a vocabulary costs more than the top-k, and
+    for ever, since a recording may read it."""
+    return torch.arange(n - 1, -1, -1, device=device)
 
 
 def _refuse_misfits(logits: torch.Tensor, above: torch.Tensor, out: DraftTop) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from eagle3_viz.chat import encode_chat
 from eagle3_viz.config import DecodeConfig, Method, TreeShape
+from eagle3_viz.decode import loop_for
 from eagle3_viz.endings import Endings
 from eagle3_viz.loop import Loop
 from eagle3_viz.presets import in_turn
@@ -39,9 +40,9 @@ def measure(pair: LoadedPair, method: Method, seconds: float = SECONDS) -> Cycle
     Stops after `seconds` of them, so that the last round may be a part of one, or after ROUNDS. A
     draft with a small vocabulary, and a context that is almost full, leave sizes out.
     """
-    prompt = encode_chat(pair.tokenizer, in_turn(1)[0].prompt)
-    plain = list(islice(_cycles(Loop(pair.target, None, _config("ar")), prompt), STEPS))
-    loop = Loop(pair.target, pair.draft(method), _config(method))
+    prompt = encode_chat(pair.tokenizer, in_turn(1)[0].prompt)[: pair.target.context_limit // 2]
+    plain = list(islice(_cycles(loop_for(pair.target, None, _config("ar")), prompt), STEPS))
+    loop = loop_for(pair.target, pair.draft(method), _config(method))
     drafted = [
         (shape, cycle)
         for shape, cycle in _in_rounds(loop, prompt, seconds)
