@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from eagle3_viz.config import DecodeConfig, TreeShape
 from eagle3_viz.decode import decode
 from eagle3_viz.records import Cycle
@@ -37,3 +39,12 @@ def test_a_run_after_the_measurement_is_the_same_as_before_it() -> None:
     before = text()
     measuring.measure(chat_pair(), "eagle3", seconds=0.0)
     assert text() == before
+
+
+def test_a_context_shorter_than_the_prompt_is_measured_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = chat_pair()
+    monkeypatch.setattr(pair.target, "context_limit", 24)
+    cost = measuring.measure(pair, "eagle3", seconds=0.0)
+    assert cost.covers(TreeShape(3, 1, 1))
