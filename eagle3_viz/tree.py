@@ -144,10 +144,10 @@ def make_tree(
 ) -> DraftTree:
     """A DraftTree with its ancestor mask; arguments as DraftTree's fields."""
     visible = torch.eye(len(token), dtype=torch.bool, device=token.device)
-    rows, ancestor = torch.arange(len(token), device=token.device), parent.clamp(min=0)
+    ancestor = parent.clamp(min=0)
     up = ancestor
     for _ in range(levels):
-        visible[rows, up] = True
+        visible.scatter_(1, up[:, None], True)  # [..] = True would copy the True from the host
         up = ancestor[up]
     return DraftTree(token, parent, depth, visible, pool_index, pool, expanded, q_logprobs, levels)
 
