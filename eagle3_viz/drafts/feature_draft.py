@@ -25,6 +25,9 @@ class FeatureDraft(SteppedDraft):
     Position i of the draft holds the pair (feature of position i, token i + 1) and predicts
     token i + 2 (MATH.md 3). Keys and values of verified positions come from true features only;
     those of a tree stand behind them and are dropped with it.
+
+    capacity: rows of keys and values, and angles, that there is room for; another capacity is
+    other memory.
     """
 
     methods: tuple[Method, ...]
@@ -46,7 +49,7 @@ class FeatureDraft(SteppedDraft):
         self.window = sliding_window
         self.rope = Rope(arch, self.device, self.dtype)
         self._cache = torch.empty(0)
-        self._capacity = 0
+        self.capacity = 0
         self._forget()
 
     def start(self, first: int) -> None:
@@ -156,14 +159,14 @@ class FeatureDraft(SteppedDraft):
 
     def reserve(self, tokens: int) -> None:
         """Make room for `tokens` rows of keys and values."""
-        if tokens <= self._capacity:
+        if tokens <= self.capacity:
             return
         capacity = -(-tokens // GROWTH_STEP) * GROWTH_STEP
         shape = (self._layer_count, 2, 1, self._kv_heads, capacity, self._head_dim)
         cache = torch.zeros(shape, dtype=self.dtype, device=self.device)
-        if self._capacity:
-            cache[..., : self._capacity, :] = self._cache
-        self._cache, self._capacity = cache, capacity
+        if self.capacity:
+            cache[..., : self.capacity, :] = self._cache
+        self._cache, self.capacity = cache, capacity
         self.rope.reserve(capacity)
 
 

@@ -90,14 +90,15 @@ class Engine:
         fed = shape.levels * shape.top_k if isinstance(shape, TreeShape) else shape.total
         rows = bucket_of(length + max(fed, 1 + shape.levels), self.capacity)
 
-        key = ("drafted", draft, shape, rows, take_over)
+        # whoever decodes a longer text elsewhere may make the draft move to larger buffers
+        key = (draft, draft.capacity, shape, rows, take_over)
 
         def work() -> Work[DraftTree]:
             drafting = Drafting(draft, self.inbox, rows, self.features(), self.root_state(draft))
             into = self.verification(shape.total).tree
             return lambda mark: drafting.tree(shape, into, mark, take_over=take_over)
 
-        return self._recorded(key, work)
+        return self._recorded("drafted", key, work)
 
     def judged(
         self, nodes: int, length: int, sampling: Sampling, proposal: ProposalBuffers | None
@@ -107,7 +108,7 @@ class Engine:
         A temperature of 0 is `greedy`, a proposal makes it `sample`, neither is `topk`.
         """
         rows = bucket_of(length + nodes, self.capacity)
-        key = ("judged", nodes, rows, self.target.taps.boundaries, sampling, proposal)
+        key = (nodes, rows, self.target.taps.boundaries, sampling, proposal)
 
         def work() -> Work[torch.Tensor]:
             verification, features = self.verification(nodes), self.features()
@@ -122,7 +123,7 @@ class Engine:
 
             return judge
 
-        return self._recorded(key, work)
+        return self._recorded("judged", key, work)
 
     def keep(self, verification: Verification) -> None:
         """Move keys and values of the accepted path to where the committed text ends."""
@@ -169,12 +170,18 @@ class Engine:
         buffers: B = self._buffers[key]
         return buffers
 
-    def _recorded(self, key: Hashable, work: Callable[[], Work[T]]) -> Recorded[T]:
-        """What was recorded under `key`, or what `work` gives, recorded now."""
+    def _recorded(
+        self, kind: str, about: tuple[Hashable, ...], work: Callable[[], Work[T]]
+    ) -> Recorded[T]:
+        """What was recorded of this kind, or what `work` gives, recorded now.
+
+        A cycle needs the results of each kind until its end, and runs one recording of each.
+        """
+        key = (kind, *about)
         if key not in self._recordings:
             while len(self._recordings) >= MOST_RECORDINGS:
                 self._recordings.popitem(last=False)
-            self._recordings[key] = self.recorder.record(work())
+            self._recordings[key] = self.recorder.record(work(), kind)
         self._recordings.move_to_end(key)
         return self._recordings[key]
 

@@ -31,17 +31,18 @@ class Recorded(Protocol[T_co]):
 class Recorder(Protocol):
     """How work is recorded."""
 
-    def record(self, work: Work[T]) -> Recorded[T]:
+    def record(self, work: Work[T], pool: str) -> Recorded[T]:
         """Record `work`. Its last act must be a call of the `mark` it is given.
 
-        It may be called several times before it is run once, and must not mind.
+        It may be called several times before it is run once, and must not mind. pool: what a run
+        returns may be overwritten when another recording of the same pool is run, and not before.
         """
 
 
 class Called:
     """No recording: the work is called every time."""
 
-    def record(self, work: Work[T]) -> Recorded[T]:
+    def record(self, work: Work[T], pool: str) -> Recorded[T]:
         """As `Recorder.record`."""
         return _Call(work)
 
@@ -52,17 +53,19 @@ class _Call(Generic[T]):
 
 
 class CudaGraphs:
-    """Records CUDA graphs, one from each mark to the next, in one pool of memory.
+    """Records CUDA graphs, one from each mark to the next.
 
-    The work's tensors live in that pool: a later run finds its results where the first one did.
+    The work's tensors live in its pool: a later run finds its results where the first one did.
+    Memory that one recording has let go may be given to the next, results included: so a pool
+    serves recordings only whose results are not needed at the same time.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pools: dict[str, torch.cuda.CUDAGraph] = {}
 
-    def record(self, work: Work[T]) -> Recorded[T]:
+    def record(self, work: Work[T], pool: str) -> Recorded[T]:
         """As `Recorder.record`."""
         current = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(current)
@@ -71,11 +74,19 @@ class CudaGraphs:
                 work(lambda name: None)
             torch.cuda.synchronize(self._device)
             gc.collect()  # a tensor that is freed during the recording would break it
-            pieces = _Pieces(self._pool)
-            result = work(pieces.end)
-            pieces.close()
+            pieces = _Pieces(self._memory(pool))
+            try:
+                result = work(pieces.end)
+            finally:  # or the stream would go on recording for ever
+                pieces.close()
         current.wait_stream(self._stream)
         return _Replayed(pieces.done, result)
+
+    def _memory(self, pool: str) -> Any:
+        """Its handle. An empty graph keeps it: torch takes none back that all graphs have left."""
+        if pool not in self._pools:
+            self._pools[pool] = _Pieces(None).close()
+        return self._pools[pool].pool()
 
 
 class _Pieces:
@@ -88,18 +99,20 @@ class _Pieces:
 
     def _begin(self) -> None:
         self._open = torch.cuda.CUDAGraph()
-        self._open.capture_begin(pool=self._pool)
+        # what other threads ask of the device meanwhile is not a part of it, nor does it end it
+        self._open.capture_begin(pool=self._pool, capture_error_mode="thread_local")
 
     def end(self, name: str) -> None:
         self._open.capture_end()
         self.done.append((name, self._open))
         self._begin()
 
-    def close(self) -> None:
-        """Drop what was begun behind the last mark."""
+    def close(self) -> torch.cuda.CUDAGraph:
+        """End and return what was begun behind the last mark."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
             self._open.capture_end()
+        return self._open
 
 
 class _Replayed(Generic[T]):

@@ -58,7 +58,8 @@ def least_kept(
         ordered = kept.sort(dim=-1, descending=True).values
         p = ((ordered - ordered[:, :1]) / sampling.temperature).softmax(-1)
         size = (p.cumsum(-1) - p < sampling.top_p).sum(-1, keepdim=True)
-        nucleus = ordered.gather(-1, size - 1)[:, 0]
+        last = (size - 1).clamp(min=0)  # of NaN none is kept, and no device survives an index of -1
+        nucleus = ordered.gather(-1, last)[:, 0]
         least = nucleus if least is None else torch.maximum(nucleus, least)
     return least
 

@@ -27,6 +27,7 @@ from tests.static.replaying import Replays
 from tests.tiny_models import random_ids, tiny_target
 
 SHAPE = TreeShape(total=8, depth=2, top_k=3)
+SMALL = TreeShape(total=6, depth=1, top_k=3)
 BRANCHES = FixedTree("branches", ((0,), (1,), (0, 0), (0, 1), (0, 0, 0)))
 RULES = {
     "greedy": {"rule": "greedy"},
@@ -144,6 +145,37 @@ def test_replayed_recordings_give_the_tokens_of_calls(method: str, rule: str) ->
     assert recorder.recorded < len(found)
 
 
+@pytest.mark.usefixtures("triton_kernels")
+@pytest.mark.parametrize("method", ["eagle1", "eagle3"])
+def test_what_a_recording_returned_is_there_to_be_shown_behind_the_others(method: str) -> None:
+    target = small_target()
+    draft = draft_of(method, target)
+    config = config_of(
+        "topk", method=method, fixed=BRANCHES, record="full", max_new_tokens=8, shape=SMALL
+    )
+    pairs = zip(
+        run(Loop(target, draft, config))[1],
+        run(StaticLoop(target, draft, config, Replays()))[1],
+        strict=True,
+    )
+    for expected, found in pairs:
+        for part in ("nodes", "pool"):
+            for name, values in vars(getattr(expected, part)).items():
+                shown = getattr(getattr(found, part), name)
+                np.testing.assert_allclose(shown, values, rtol=2e-3, atol=1e-5)
+
+
+@pytest.mark.usefixtures("torch_kernels")
+def test_a_draft_that_grew_elsewhere_is_recorded_anew() -> None:
+    target = small_target()
+    draft, config = small_draft(target), config_of("greedy")
+    run(StaticLoop(target, draft, config))
+    draft.reserve(draft.capacity + 1)
+    other = random_ids(9, 2, target.vocab_size)
+    expected, found = (run(k(target, draft, config), other)[1] for k in (Loop, StaticLoop))
+    assert [fields_of(c) for c in expected] == [fields_of(c) for c in found]
+
+
 @pytest.mark.usefixtures("torch_kernels")
 def test_a_text_may_outgrow_what_a_recording_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placed, "SMALLEST_BUCKET", 16)
@@ -188,11 +220,12 @@ def test_recordings_that_are_not_used_are_dropped(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("torch_kernels")
+@pytest.mark.parametrize("rule", ["greedy", "topk, filtered"])
 @pytest.mark.parametrize("who", ["draft", "target"])
-def test_values_that_are_no_numbers_name_their_model(who: str) -> None:
+def test_values_that_are_no_numbers_name_their_model(who: str, rule: str) -> None:
     target = small_target()
     draft = small_draft(target)
-    loop = StaticLoop(target, draft, config_of("greedy"))
+    loop = StaticLoop(target, draft, config_of(rule))
     broken = draft._blocks[0].norms["hidden_norm"] if who == "draft" else target.decoder._norm
     with pytest.raises(FloatingPointError, match=f"the {who} computed NaN"):
         for number, _ in enumerate(cycles_of(loop)):
