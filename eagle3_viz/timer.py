@@ -17,6 +17,7 @@ class PhaseTimer:
     """
 
     def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._events = self._cuda = device.type == "cuda"
         self._last: Moment = 0
         self._laps: list[tuple[str, Moment, Moment]] = []
@@ -25,7 +26,7 @@ class PhaseTimer:
         if not self._events:
             return time.perf_counter_ns()
         event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        event.record(torch.cuda.current_stream(self._device))
         return event
 
     def start(self) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 
@@ -21,3 +24,21 @@ def test_laps_follow_each_other_and_a_wait_in_between_is_nobodys(
     timer.mark("second")
     timer.mark("second")
     assert timer.laps() == [("first", 2.0), ("second", 1.0), ("second", 0.5)]
+
+
+def test_the_clock_is_the_stream_of_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[Any] = []
+
+    class Event:
+        def __init__(self, *, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self, stream: Any = "of the current device") -> None:
+            recorded.append(stream)
+
+    cuda = SimpleNamespace(Event=Event, current_stream=lambda device: f"of {device}")
+    monkeypatch.setattr(torch, "cuda", cuda)
+    timer = PhaseTimer(torch.device("cuda", 1))
+    timer.start()
+    timer.mark("first")
+    assert recorded == ["of cuda:1", "of cuda:1"]
