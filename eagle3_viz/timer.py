@@ -40,6 +40,10 @@ class PhaseTimer:
         self._laps.append((name, self._last, now))
         self._last = now
 
+    def skip(self) -> None:
+        """What ran since the last mark belongs to no lap."""
+        self._last = self._now()
+
     def settle(self) -> None:
         """Wait for everything up to the last mark; from here on the host's clock counts.
 

@@ -46,7 +46,10 @@ class Verification:
 
 
 class Engine:
-    """For texts of up to `capacity` rows, trees included. One run at a time."""
+    """For texts of up to `capacity` rows, trees included. One run at a time.
+
+    recorded: how many recordings were made.
+    """
 
     def __init__(self, target: TargetModel, capacity: int, recorder: Recorder) -> None:
         assert isinstance(target.decoder, FusedDecoder)
@@ -57,6 +60,7 @@ class Engine:
         self._steps = torch.arange(MAX_ROWS, device=target.device)
         self._buffers: dict[Hashable, Any] = {}
         self._recordings: OrderedDict[Hashable, Recorded[Any]] = OrderedDict()
+        self.recorded = 0
 
     def verification(self, nodes: int) -> Verification:
         """The buffers of trees of `nodes` nodes."""
@@ -182,6 +186,7 @@ class Engine:
             while len(self._recordings) >= MOST_RECORDINGS:
                 self._recordings.popitem(last=False)
             self._recordings[key] = self.recorder.record(work(), kind)
+            self.recorded += 1
         self._recordings.move_to_end(key)
         return self._recordings[key]
 
@@ -190,6 +195,6 @@ def engine_for(target: TargetModel, rows: int, recorder: Recorder | None) -> Eng
     """The target's engine, or a new one when that is too small or a recorder is given."""
     engine: Engine | None = target.engine
     if engine is None or recorder is not None or engine.capacity < rows:
-        capacity = bucket_of(rows, 2 * rows)
+        capacity = bucket_of(rows, target.context_limit + MAX_ROWS)
         engine = target.engine = Engine(target, capacity, recorder or recorder_for(target.device))
     return engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,7 @@ from eagle3_viz.loop import Loop, refuse_broken, spread_q
 from eagle3_viz.records import Prefill
 from eagle3_viz.sampling import arg_max, warp
 from eagle3_viz.static.engine import engine_for
-from eagle3_viz.static.recorder import Recorder
+from eagle3_viz.static.recorder import Recorded, Recorder, T
 from eagle3_viz.static.rules import ProposalBuffers, verdict_of
 from eagle3_viz.static.tree_buffers import nodes_for
 from eagle3_viz.target import Step, TargetModel
@@ -90,8 +91,16 @@ class StaticLoop(Loop):
         self._aim(1 if shape is None else shape.total, n)
         if shape is None or self._drafting is None:
             return self._verification.lone_root
-        taken = self._engine.drafted(self._drafting, shape, n, take_over=self._last is not None)
-        return taken.run(self.timer.mark)
+        drafting, take_over = self._drafting, self._last is not None
+        return self._run(lambda: self._engine.drafted(drafting, shape, n, take_over=take_over))
+
+    def _run(self, find: Callable[[], Recorded[T]]) -> T:
+        """Run a recording. Making it, once for many cycles, belongs to the time of none."""
+        before = self._engine.recorded
+        found = find()
+        if self._engine.recorded > before:
+            self.timer.skip()
+        return found.run(self.timer.mark)
 
     def _aim(self, nodes: int, n: int) -> None:
         """Choose the buffers of this cycle and tell the device where it stands."""
@@ -109,8 +118,8 @@ class StaticLoop(Loop):
         """As `Loop.judge`; what is kept is moved before the host knows of it."""
         engine, verification = self._engine, self._verification
         nodes, n = len(verification.tree), self.target.cache.length
-        judged = engine.judged(nodes, n, self.config.sampling, self._proposal(tree, nodes))
-        logits = judged.run(self.timer.mark)
+        proposal = self._proposal(tree, nodes)
+        logits = self._run(lambda: engine.judged(nodes, n, self.config.sampling, proposal))
         engine.keep(verification)
         verification.outbox.fetch()
         self.timer.mark("commit")

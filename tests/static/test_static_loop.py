@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kernels
+from eagle3_viz import timer
 from eagle3_viz.config import DecodeConfig, Sampling, TreeShape
 from eagle3_viz.decode import decode
 from eagle3_viz.drafts.base import Draft
@@ -21,7 +24,9 @@ from eagle3_viz.loop import Loop
 from eagle3_viz.records import Cycle
 from eagle3_viz.static import engine, placed
 from eagle3_viz.static.loop import StaticLoop, runs_static
+from eagle3_viz.static.recorder import Called
 from eagle3_viz.target import TargetModel
+from kernels.ancestor_bits import MAX_ROWS
 from tests.static.pairs import PROMPT, run, small_draft, small_eagle1, small_target, texts
 from tests.static.replaying import Replays
 from tests.tiny_models import random_ids, tiny_target
@@ -166,6 +171,26 @@ def test_what_a_recording_returned_is_there_to_be_shown_behind_the_others(method
 
 
 @pytest.mark.usefixtures("torch_kernels")
+def test_recording_is_in_no_cycles_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = itertools.count(step=1000)
+    made: list[str] = []
+
+    class Slow(Called):
+        def record(self, work: Any, pool: str) -> Any:
+            made.append(pool)
+            nonlocal now
+            now = itertools.count(next(now) + 10**12, 1000)
+            return super().record(work, pool)
+
+    clock = SimpleNamespace(perf_counter_ns=lambda: next(now))
+    monkeypatch.setattr(timer, "time", clock)
+    target = small_target()
+    _, cycles = run(StaticLoop(target, small_draft(target), config_of("greedy"), Slow()))
+    assert made == ["drafted", "judged", "drafted"]  # the second with something to take over
+    assert max(cycle.timing.total for cycle in cycles) < 1
+
+
+@pytest.mark.usefixtures("torch_kernels")
 def test_a_draft_that_grew_elsewhere_is_recorded_anew() -> None:
     target = small_target()
     draft, config = small_draft(target), config_of("greedy")
@@ -194,6 +219,7 @@ def test_a_text_may_end_with_the_context() -> None:
     expected, found = (run(kind(target, draft, config))[1] for kind in (Loop, StaticLoop))
     assert [fields_of(c) for c in expected] == [fields_of(c) for c in found]
     assert found[-1].finish == "context"
+    assert target.engine.capacity == 30 + MAX_ROWS  # more could not be used
 
 
 @pytest.mark.usefixtures("torch_kernels")
