@@ -6,7 +6,6 @@ was recorded stays decided, and so do the addresses.
 
 from __future__ import annotations
 
-import gc
 import warnings
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
@@ -73,7 +72,6 @@ class CudaGraphs:
             for _ in range(WARM_UPS):
                 work(lambda name: None)
             torch.cuda.synchronize(self._device)
-            gc.collect()  # a tensor that is freed during the recording would break it
             pieces = _Pieces(self._memory(pool))
             try:
                 result = work(pieces.end)
