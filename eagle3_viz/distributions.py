@@ -46,7 +46,7 @@ def observe_distributions(
     log_p = log_p[path]
     p_raw = log_p.exp()
     entropies = (-(p_raw * log_p).sum(-1)).tolist()
-    compared = {} if draft is None else _compared(tree, path, log_p, p_raw, draft.target_ids)
+    compared = {} if draft is None else _compared(tree, path, log_p, draft.target_ids)
     return tuple(
         _at_node(config, tree, node, row, head, entropy, compared.get(node, NO_Q), decision)
         for node, row, head, entropy in zip(path, p_raw, _tops(p_raw), entropies, strict=True)
@@ -70,7 +70,6 @@ def _compared(
     tree: DraftTree,
     path: list[int],
     log_p: torch.Tensor,  # [m, V], log p_raw of the nodes on the path
-    p_raw: torch.Tensor,  # [m, V]
     ids: torch.Tensor,  # int64 [DV], target ids of the draft's tokens
 ) -> dict[int, _OfDraft]:
     """What the draft said after each node that it expanded."""
@@ -81,7 +80,8 @@ def _compared(
         return {}
     places, log_q = list(rows), torch.stack(list(rows.values()))
     q = log_q.exp()
-    p, log_p = p_raw[places][:, ids], log_p[places][:, ids]
+    log_p = log_p[places].index_select(1, ids)
+    p = log_p.exp()
     negentropy = torch.xlogy(q, q).sum(-1)
     overlap, kl = torch.minimum(p, q).sum(-1), negentropy - (q * log_p).sum(-1)
     scalars = torch.stack([overlap, kl, -negentropy], dim=-1).tolist()

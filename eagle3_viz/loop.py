@@ -139,8 +139,7 @@ class Loop:
         step = self.target.verify(tree)
         self.timer.mark("verify")
         decision = self.accept(tree, step.logits)
-        looked_at = step.logits if decision.p is None else decision.p
-        refuse_nan(tree, looked_at[list(decision.verdict.path)])
+        refuse_nan(tree, _looked_at(step.logits, decision))
         self.timer.mark("accept")
         return step, decision
 
@@ -164,11 +163,21 @@ class Loop:
         return Decision(accept_sample(tree, p, q, self.draws), p=p, q=q)
 
 
+def _looked_at(logits: torch.Tensor, decision: Decision) -> torch.Tensor:
+    """What the rule saw of the visited nodes: p, or under greedy the largest logit, which is NaN
+    where any logit is."""
+    path = list(decision.verdict.path)
+    if decision.p is not None:
+        return decision.p[path]
+    assert decision.best is not None
+    return logits[path, decision.best[path]]
+
+
 def refuse_nan(tree: DraftTree | None, visited: torch.Tensor) -> None:
     """Raise FloatingPointError naming the model whose values are not numbers.
 
-    visited: the target's logits or p at the nodes that decided something, [..., V]. Comparisons
-    with NaN are false, so a broken model would look like a bad one.
+    visited: the target's values at the nodes that decided something. Comparisons with NaN are
+    false, so a broken model would look like a bad one.
     """
     scores = visited[:0] if tree is None or tree.pool is None else tree.pool.score
     broken = torch.stack([scores.isnan().any(), visited.isnan().any()]).tolist()

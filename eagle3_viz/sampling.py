@@ -47,8 +47,10 @@ def _nucleus(p: torch.Tensor, top_p: float) -> torch.Tensor:
 def arg_max(logits: torch.Tensor) -> torch.Tensor:
     """Arg-max [...] of logits [..., V]; the lowest index among ties, in every number format.
 
-    Through float32: the bfloat16 arg-max of PyTorch's CPU backend is ten times slower.
+    A NaN counts as the largest. On a CPU by NumPy, which is ten times as fast as PyTorch at this.
     """
+    if logits.device.type == "cpu":
+        return torch.as_tensor(logits.detach().float().numpy().argmax(-1))
     return logits.float().max(-1).indices
 
 

@@ -60,6 +60,14 @@ def test_arg_max_takes_the_lowest_index_in_bfloat16_too() -> None:
     assert arg_max(scores).tolist() == expected
 
 
+def test_a_nan_is_its_rows_arg_max() -> None:
+    scores = torch.randn(3, 500, generator=torch.Generator().manual_seed(2))
+    scores[1, 77] = float("nan")
+    best = arg_max(scores)
+    assert best[1] == 77
+    assert scores[torch.arange(3), best].isnan().tolist() == [False, True, False]
+
+
 def test_draws_follow_the_weights_and_never_hit_zero() -> None:
     weights = torch.tensor([0.0, 3.0, 0.0, 1.0, 0.0])
     draws = Draws(0)
