@@ -3,6 +3,7 @@
 A file is JSON lines (`.jsonl`, `.ndjson`, `.json`), CSV or Parquet. A record is read as
 `prompt_records` describes, so the public question.jsonl form (question_id, category, turns) needs
 nothing; a file with other names needs a mapping of columns, "prompt" to "question" for instance.
+Files of both kinds may stand side by side: the mapping is for those that have the columns.
 """
 
 from __future__ import annotations
@@ -90,25 +91,20 @@ def read_set(
 
     Raises DataError naming file, record, what was expected and found.
     """
-    most = MAX_PROMPTS + 1 if limit is None else limit
-    prompts = [
-        _prompt(_renamed(record, columns or {}, place), path.stem, position, place)
-        for position, (place, record) in enumerate(islice(records_of(path), most))
-    ]
-    if len(prompts) > MAX_PROMPTS:
-        raise DataError(f"{path.name} has more than {MAX_PROMPTS} prompts; set a limit")
-    if not prompts:
-        raise DataError(f"there is no prompt in {path.name}")
-    return PromptSet(path.stem, tuple(prompts))
+    return read_sets([str(path)], columns, limit)[0]
 
 
 def read_sets(
     sources: Iterable[str], columns: Mapping[str, str] | None = None, limit: int | None = None
 ) -> tuple[PromptSet, ...]:
-    """The sets of several sources, each `SAMPLE` or a file. Raises DataError."""
+    """The sets of several sources, each `SAMPLE` or a file; columns and limit as in `read_set`.
+
+    Raises DataError as `read_set` does, and for a column that no file has.
+    """
     found: dict[str, PromptSet] = {}
+    mapping = _Mapping(columns or {})
     for source in sources:
-        sets = sample_sets(limit) if source == SAMPLE else [read_set(Path(source), columns, limit)]
+        sets = sample_sets(limit) if source == SAMPLE else [_of_file(Path(source), mapping, limit)]
         for one in sets:
             if one.name in found:
                 raise DataError(
@@ -116,7 +112,21 @@ def read_sets(
                     f"those of {SAMPLE!r} are called after their domain: rename a file"
                 )
             found[one.name] = one
+    mapping.refuse_unmet()
     return tuple(found.values())
+
+
+def _of_file(path: Path, mapping: _Mapping, limit: int | None) -> PromptSet:
+    most = MAX_PROMPTS + 1 if limit is None else limit
+    prompts = [
+        _prompt(mapping.renamed(record, place), path.stem, position, place)
+        for position, (place, record) in enumerate(islice(records_of(path), most))
+    ]
+    if len(prompts) > MAX_PROMPTS:
+        raise DataError(f"{path.name} has more than {MAX_PROMPTS} prompts; set a limit")
+    if not prompts:
+        raise DataError(f"there is no prompt in {path.name}")
+    return PromptSet(path.stem, tuple(prompts))
 
 
 def _prompt(record: Record, name: str, position: int, place: str) -> Prompt:
@@ -142,21 +152,46 @@ def _identity(record: Record, position: int, place: str) -> str:
     return text
 
 
-def _renamed(record: Record, columns: Mapping[str, str], place: str) -> Record:
-    """The record with what `columns` maps under the names that are read."""
-    missing = [column for column in columns.values() if column not in record]
-    if missing:
+class _Mapping:
+    """Columns under the names that are read, over all files; notes which of them were met."""
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self._columns = columns
+        self._unmet = set(columns.values())
+
+    def renamed(self, record: Record, place: str) -> Record:
+        """The record with the columns that it has under the names that are read.
+
+        One that asks in a known layout may lack them. Raises DataError.
+        """
+        there = {name: column for name, column in self._columns.items() if column in record}
+        missing = [column for column in self._columns.values() if column not in record]
+        if missing and all(record.get(layout) is None for layout in LAYOUTS):
+            raise DataError(
+                f"{place} has no column {missing[0]!r}; it has {', '.join(map(str, record))[:200]}"
+            )
+        self._unmet.difference_update(there.values())
+        # a mapped question must not lose to another layout that the file happens to have
+        hidden = LAYOUTS if any(name in LAYOUTS for name in there) else ()
+        rest = {name: value for name, value in record.items() if name not in hidden}
+        renamed = rest | {name: record[column] for name, column in there.items()}
+        if "domain" in there:
+            _check_domain(renamed["domain"], there["domain"], place)
+        return renamed
+
+    def refuse_unmet(self) -> None:
+        """Raise DataError for a column that no record had."""
+        for name, column in self._columns.items():
+            if column in self._unmet:
+                raise DataError(
+                    f"no file has a column {column!r}, which {name!r} is to be read from; correct "
+                    "its name or leave it out"
+                )
+
+
+def _check_domain(value: object, column: str, place: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, _DOMAINS):
         raise DataError(
-            f"{place} has no column {missing[0]!r}; it has {', '.join(map(str, record))[:200]}"
+            f"{place}: the domain in {column!r} must be text or a whole number, found "
+            f"{json_kind(value)}"
         )
-    # a mapped question must not lose to another layout that the file happens to have
-    hidden = LAYOUTS if any(name in LAYOUTS for name in columns) else ()
-    rest = {name: value for name, value in record.items() if name not in hidden}
-    renamed = rest | {name: record[column] for name, column in columns.items()}
-    domain = renamed.get("domain")
-    if "domain" in columns and (isinstance(domain, bool) or not isinstance(domain, _DOMAINS)):
-        raise DataError(
-            f"{place}: the domain in {columns['domain']!r} must be text or a whole number, found "
-            f"{json_kind(domain)}"
-        )
-    return renamed

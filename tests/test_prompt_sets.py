@@ -146,6 +146,28 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path)
         read_set(path, {"prompt": "question"})
 
 
+def test_a_published_file_needs_no_columns_beside_one_that_does(tmp_path: Path) -> None:
+    bench = json_lines(tmp_path / "bench.jsonl", *QUESTIONS)
+    quiz = tmp_path / "quiz.csv"
+    quiz.write_text("question,topic\nWhy?,maths\n")
+    sets = read_sets([str(bench), str(quiz)], {"prompt": "question", "domain": "topic"})
+    assert sets[0].prompts == EXPECTED
+    assert sets[1].prompts == (Prompt("1", "maths", ("Why?",)),)
+
+
+def test_every_column_is_needed_by_a_file_that_asks_in_no_known_layout(tmp_path: Path) -> None:
+    quiz = tmp_path / "quiz.csv"
+    quiz.write_text("question,topik\nWhy?,maths\n")
+    with pytest.raises(DataError, match=r"quiz\.csv line 2 has no column 'topic'; it has question"):
+        read_sets([str(quiz)], {"prompt": "question", "domain": "topic"})
+
+
+def test_a_column_that_no_file_has_is_refused(tmp_path: Path) -> None:
+    bench = json_lines(tmp_path / "bench.jsonl", *QUESTIONS)
+    with pytest.raises(DataError, match="no file has a column 'topik', which 'domain' is to be"):
+        read_sets(["sample", str(bench)], {"domain": "topik"})
+
+
 def test_a_set_cannot_be_called_like_the_total(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="rename it"):
         read_set(json_lines(tmp_path / "all.jsonl", {"prompt": "x"}))
