@@ -8,7 +8,7 @@ from eagle3_viz.metrics import Summary, summary
 from eagle3_viz.plain_text import Row
 from eagle3_viz.records import Finish
 from eagle3_viz.settings import method_title, rule_title
-from eagle3_viz.trace import ModelSource, Trace
+from eagle3_viz.trace import Header, ModelSource, Trace
 from eagle3_viz.wording import command_words, counted
 
 FINISHES: dict[Finish | None, str] = {
@@ -46,7 +46,7 @@ def provenance(trace: Trace) -> list[Row]:
         ("started", header.started_at),
         ("target", _source(header.target)),
         ("draft", "none" if header.draft is None else _source(header.draft)),
-        ("settings", _settings(header.config)),
+        ("settings", _settings(header)),
         ("software", ", ".join(f"{name} {version}" for name, version in header.versions.items())),
         ("commit", header.git_commit or "unknown"),
         ("command", command_words(header.argv)),
@@ -60,13 +60,27 @@ def _source(source: ModelSource) -> str:
     return ", ".join(parts)
 
 
-def _settings(config: Mapping[str, object]) -> str:
+def _settings(header: Header) -> str:
+    """The settings of the run, but those that its method or rule has no use for."""
+
     def pair(name: str, value: object) -> str:
         if isinstance(value, Mapping):
             return f"{name} ({', '.join(f'{k} {v}' for k, v in value.items())})"
         return f"{name} {value}"
 
-    return ", ".join(pair(name, value) for name, value in config.items())
+    unused = _unused_settings(header.method, header.rule)
+    return ", ".join(
+        pair(name, value) for name, value in header.config.items() if name not in unused
+    )
+
+
+def _unused_settings(method: str, rule: str) -> set[str]:
+    unused = {"shape"} if method in ("ar", "eagle1") else set()
+    if method != "eagle1":
+        unused.add("fixed")
+    if rule != "sample":
+        unused.add("draft_temperature")
+    return unused
 
 
 def measured(trace: Trace) -> list[Row]:
@@ -75,7 +89,7 @@ def measured(trace: Trace) -> list[Row]:
     cycles = counted(found.cycles, "cycle")
     rows = [("tokens", f"{found.tokens} (1 from the prompt, {found.tokens - 1} from {cycles})")]
     if found.tau is not None:
-        rows.append(("tau", f"{found.tau:.2f} tokens per cycle"))
+        rows.append(("tau", f"{found.tau:.2f} tokens per cycle{_but_cut(trace)}"))
     if found.tokens_per_second is not None and found.ms_per_token is not None:
         rows.append(
             (
@@ -87,6 +101,12 @@ def measured(trace: Trace) -> list[Row]:
         rows += _cycle_rows(found)
     rows.append(("end", FINISHES[trace.finish]))
     return rows
+
+
+def _but_cut(trace: Trace) -> str:
+    """Over how many cycles tau is taken, where that is not all: a cut one would have given more."""
+    uncut = sum(not cycle.cut for cycle in trace.cycles)
+    return "" if uncut == len(trace.cycles) else f" over the {counted(uncut, 'uncut cycle')}"
 
 
 def _cycle_rows(found: Summary) -> list[Row]:
