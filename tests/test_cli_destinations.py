@@ -71,6 +71,14 @@ def test_a_file_is_not_begun_where_it_could_not_be_written(
     assert "closed is a folder" in refused([*FILES[name], "closed"], place, capsys)
 
 
+@pytest.mark.parametrize("name", ["run.txt", "run", "run.json", "run.parquet.gz"])
+def test_a_trace_is_not_written_under_a_name_that_promises_something_else(
+    name: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refused(["decode", "hello", "--trace", name], place, capsys)
+    assert f"--trace {name} must end in .parquet" in error
+
+
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_is_not_begun_where_it_could_not_be_written(
     name: str, place: Path, capsys: pytest.CaptureFixture[str]

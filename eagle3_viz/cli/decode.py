@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eagle3_viz.cli import default_tree
 from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
-from eagle3_viz.cli.new_file import refuse_unless_new
+from eagle3_viz.cli.new_file import refuse_other_ending, refuse_unless_new
 from eagle3_viz.cli.pair_loading import load
 from eagle3_viz.cli.progress import reporting
 from eagle3_viz.cli.report import comparison
@@ -38,6 +38,7 @@ def decode(args: argparse.Namespace) -> int:
         raise Failure("the prompt is empty: say what to decode")
     if args.trace is not None:
         refuse_unless_new("--trace", args.trace)
+        refuse_other_ending("--trace", args.trace, ".parquet")
     errors = (PairError, ValueError, ArithmeticError, RuntimeError, OSError)
     with as_failure(*errors):
         session = _Session(default_tree.settle(load(args), args), prompt, args)

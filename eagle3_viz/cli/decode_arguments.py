@@ -55,7 +55,9 @@ def add_decode(commands: Any) -> None:
         "--stop", action="append", default=[], type=text, help="stop after this text; repeatable"
     )
     record = parser.add_argument_group("recording")
-    record.add_argument("--trace", type=place, metavar="FILE", help="save the run as a trace file")
+    record.add_argument(
+        "--trace", type=place, metavar="FILE.parquet", help="save the run as a trace file"
+    )
     record.add_argument(
         "--record",
         choices=("off", "outcomes", "full"),

@@ -19,6 +19,15 @@ def refuse_unless_new(option: str, path: Path) -> None:
         raise Failure(f"{option} {path} exists already: name another file, or remove it first")
 
 
+def refuse_other_ending(option: str, path: Path, ending: str) -> None:
+    """Raise Failure for a name that promises something else than what is written."""
+    if path.suffix.lower() != ending:
+        raise Failure(
+            f"{option} {path} must end in {ending}, which is what is written: rename it to "
+            f"{path.stem}{ending}"
+        )
+
+
 def refuse_unwritable(option: str, path: Path) -> None:
     """Raise Failure where the folder of a file is missing or closed."""
     try:
