@@ -123,15 +123,54 @@ def test_draws_of_another_check_are_not_gone_on_with(
     assert kept.read_text() == '{"draws": 7}\n' and not file.exists()
 
 
-def test_an_interrupt_before_anything_is_finished_is_only_an_interrupt(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("argv", "noun", "said"),
+    [
+        (["greedy", *FEW], "text", "It begins anew: give the command again."),
+        (["sampling", *SMALL], "test", "with --csv FILE it would go on"),
+        (["sampling", *SMALL, "--csv", "a.csv"], "test", "The same command goes on from there"),
+    ],
+)
+def test_an_interrupt_before_anything_is_finished_says_so_and_how_to_go_on(
+    argv: list[str],
+    noun: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def interrupted(*arguments, **options) -> Iterator[greedy_test.Progress]:
         raise KeyboardInterrupt
         yield
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lossless, "run_greedy", interrupted)
-    assert main(["lossless", "greedy", *FEW]) == 130
+    monkeypatch.setattr(lossless, "run_cases", interrupted)
+    assert main(["lossless", *argv]) == 130
+    error = capsys.readouterr().err
+    assert f"Interrupted before the first {noun} was finished: there is no result." in error
+    assert said in error
+
+
+def test_an_interrupted_greedy_check_says_what_is_kept_and_that_it_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = greedy_test.run_greedy
+
+    def interrupted(*arguments, **options) -> Iterator[greedy_test.Progress]:
+        for step in real(*arguments, **options):
+            yield step
+            if step.run is not None:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(lossless, "run_greedy", interrupted)
+    file = tmp_path / "runs.csv"
+    several = ("--prompts", "2", *FEW[2:])
+    assert main(["lossless", "greedy", *several, "--csv", str(file)]) == 130
+    error = capsys.readouterr().err
+    assert "Interrupted: the above is what was finished, 1 text." in error
+    assert "give the command again with another --csv." in error
+    assert len(pd.read_csv(file)) == 1
 
 
 def test_a_greedy_comparison_runs_every_number_format(

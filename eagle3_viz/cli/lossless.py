@@ -39,8 +39,10 @@ from eagle3_viz.presets import in_turn
 from eagle3_viz.provenance import measured_on
 from eagle3_viz.suite.plan import settings_of
 from eagle3_viz.training.data import Progress
+from eagle3_viz.wording import counted
 
 REJECTED = 1
+_NOT_KEPT = "It begins anew; with --csv FILE it would go on from the tests that it finished."
 _ERRORS = (PairError, ValueError, ArithmeticError, RuntimeError, OSError)
 
 
@@ -109,8 +111,8 @@ def sampling(args: argparse.Namespace) -> int:
     status = _tell(_sampling_report(results), args.csv, pair, finished) if results else INTERRUPTED
     if kept is not None and finished:
         kept.path.unlink()
-    elif kept is not None:
-        print(going_on(args.argv), file=sys.stderr)
+    if not finished:
+        _tell_interrupted(len(results), "test", going_on(args.argv) if kept else _NOT_KEPT)
     return status
 
 
@@ -180,7 +182,11 @@ def greedy(args: argparse.Namespace) -> int:
         finished = _follow(dtype, steps, lambda step: runs.extend(filter(None, [step.run])))
         if not finished:
             break
-    return _tell(_greedy_report(runs), args.csv, pair, finished) if runs else INTERRUPTED
+    status = _tell(_greedy_report(runs), args.csv, pair, finished) if runs else INTERRUPTED
+    if not finished:
+        renamed = " with another --csv" if runs and args.csv else ""
+        _tell_interrupted(len(runs), "text", f"It begins anew: give the command again{renamed}.")
+    return status
 
 
 def asked_settings(args: argparse.Namespace, methods: Sequence[Method]) -> dict[str, DecodeConfig]:
@@ -221,6 +227,14 @@ def _tell(found: _Report, csv: Path | None, pair: LoadedPair, finished: bool) ->
         found.save(csv, pair)
         print(one_line(f"Written: {csv}"))
     if not finished:
-        print("Interrupted: the above is what was finished.", file=sys.stderr)
         return INTERRUPTED
     return 0 if found.sound else REJECTED
+
+
+def _tell_interrupted(finished: int, noun: str, next_time: str) -> None:
+    """Say on standard error what an interrupt left, and what comes of giving the command again."""
+    if finished:
+        done = f"Interrupted: the above is what was finished, {counted(finished, noun)}."
+    else:
+        done = f"Interrupted before the first {noun} was finished: there is no result."
+    print(done, next_time, sep="\n", file=sys.stderr)
