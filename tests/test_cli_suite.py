@@ -16,6 +16,7 @@ from eagle3_viz.cli import arguments, suite_run
 from eagle3_viz.cli.main import main
 from eagle3_viz.cli.sharing import shareable
 from eagle3_viz.config import DecodeConfig, Sampling, TreeShape
+from eagle3_viz.interpreter import interpreter
 from eagle3_viz.prompt_sets import Prompt, PromptSet, sample_sets
 from eagle3_viz.suite.plan import Plan, settings_of, trace_path
 from eagle3_viz.suite.runner import Outcome
@@ -348,6 +349,5 @@ def test_ctrl_c_says_how_to_go_on(model_folder: Path, tmp_path: Path) -> None:
     assert process.returncode == 130, error
     assert shown == ""
     shown_command = error.rstrip("\n").rpartition("goes on from there: ")[2]
-    assert shlex.split(shown_command)[:3] == ["python", "-m", "eagle3_viz"]
-    assert shlex.split(shown_command)[3:] == argv
+    assert shlex.split(shown_command) == [interpreter(), "-m", "eagle3_viz", *argv]
     assert "Traceback" not in error

@@ -17,6 +17,7 @@ from eagle3_viz.cli import arguments, train_data
 from eagle3_viz.cli.main import main
 from eagle3_viz.cli.pace import reporting_pace
 from eagle3_viz.cli.train_data import described
+from eagle3_viz.interpreter import typed
 from eagle3_viz.training.conversations import read_conversations
 from eagle3_viz.training.data import Outcome, Progress
 from tests.chat_tokenizer import VOCABULARY_SIZE, save_chat_target
@@ -223,7 +224,7 @@ def test_ctrl_c_says_how_to_go_on(model_folder: Path, tmp_path: Path) -> None:
     out, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
     assert out == ""
-    assert "goes on from there: python -m eagle3_viz train data" in error
+    assert f"goes on from there: {typed(['eagle3_viz', 'train', 'data'])}" in error
     assert "Traceback" not in error
 
 

@@ -19,6 +19,7 @@ from eagle3_viz.cli import arguments, train_draft
 from eagle3_viz.cli.main import main
 from eagle3_viz.drafts.checkpoints import read_eagle3
 from eagle3_viz.files import alone_in
+from eagle3_viz.interpreter import typed
 from eagle3_viz.prompt_records import ALL
 from eagle3_viz.training.conversations import Conversation, to_line
 from eagle3_viz.training.log import read_evaluations, read_log
@@ -157,7 +158,10 @@ def test_ctrl_c_stops_every_process_with_a_checkpoint_to_go_on_from(
     os.killpg(process.pid, signal.SIGINT)
     out, error = process.communicate(timeout=120)
     assert process.returncode == 130, (out, error)
-    assert "Stopped, with a checkpoint. The same command goes on from there: python -m" in error
+    again_typed = typed(["eagle3_viz", "train", "draft"])
+    assert (
+        f"Stopped, with a checkpoint. The same command goes on from there: {again_typed}" in error
+    )
     assert "Traceback" not in error + (tmp_path / "process-1.log").read_text()
     assert (tmp_path / "checkpoint.safetensors").exists()
     reached = read_log(tmp_path)[-1].tokens

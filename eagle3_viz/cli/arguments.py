@@ -13,10 +13,9 @@ from eagle3_viz.cli.option_types import place
 from eagle3_viz.cli.profile_arguments import add_profile
 from eagle3_viz.cli.suite_arguments import add_suite
 from eagle3_viz.cli.train_arguments import add_train
+from eagle3_viz.interpreter import typed
 from eagle3_viz.pair_specs import KNOWN_PAIRS
 from eagle3_viz.plain_text import one_line
-
-PROGRAM = "python -m eagle3_viz"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -28,7 +27,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command in `argv` and its options, checked; exits with 2 and a sentence otherwise."""
-    parser = _Parser(PROGRAM, description="A microscope for speculative decoding.")
+    parser = _Parser(typed(["eagle3_viz"]), description="A microscope for speculative decoding.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_decode(commands)
     fetch = commands.add_parser("fetch", help="download a pair and get it ready")

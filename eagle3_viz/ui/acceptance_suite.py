@@ -8,6 +8,7 @@ import streamlit as st
 
 from eagle3_viz import trace_file
 from eagle3_viz.analysis.suite_folders import SuiteFolder, suites_in, traces_stamp
+from eagle3_viz.interpreter import typed
 from eagle3_viz.library import place
 from eagle3_viz.library.folder import SUITES
 from eagle3_viz.library.words import MAX_NAME, plain
@@ -33,7 +34,7 @@ def draw() -> None:
     suites = {suite.id: suite for suite in suites_in([own, CHECKOUT])}
     if not suites:
         st.text("There is no suite yet. Make one with this command, then open this page again:")
-        st.code(f'python -m eagle3_viz suite --out "{own / "first"}"', language=None)
+        st.code(typed(["eagle3_viz", "suite", "--out", str(own / "first")]), language=None)
         return
     with st.container(horizontal=True):
         chosen = st.selectbox("Suite", list(suites), key="acceptance_suite", width=320)
