@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 
@@ -121,6 +122,20 @@ def test_who_asks_keeps_the_run_alive(engine: Engine, client: TestClient) -> Non
     engine.release("me")
     client.get(f"/{live_feed.address(job.key)}")
     assert job._released is None
+
+
+def test_the_event_loop_packs_no_run(
+    engine: Engine, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, packs, loops = paused(engine), live_status.progress, []
+
+    def packed(*given: object, **named: object) -> object:
+        loops.append(asyncio._get_running_loop())
+        return packs(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(live_status, "progress", packed)
+    assert client.get(f"/{live_feed.address(job.key)}").status_code == 200
+    assert loops == [None]
 
 
 def test_keys_cannot_be_guessed_and_a_wrong_one_tells_nothing(

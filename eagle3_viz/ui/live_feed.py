@@ -7,10 +7,11 @@ scripts run when something is to be decided.
 
 from __future__ import annotations
 
-import streamlit as st
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+
+from eagle3_viz.ui.addresses import rooted
 
 NO_STORE = {"Cache-Control": "no-store"}
 
@@ -22,12 +23,13 @@ def address(key: str) -> str:
 
 def route() -> Route:
     """For the server of the pages."""
-    base = (st.get_option("server.baseUrlPath") or "").strip("/")
-    return Route(f"/{base}/feed/{{key}}" if base else "/feed/{key}", answer, methods=["GET"])
+    return Route(rooted("feed/{key}"), answer, methods=["GET"])
 
 
 def answer(request: Request) -> JSONResponse:
     """The progress of the job that the key names, and that its page is alive.
+
+    No coroutine: what it packs is packed in a thread, not where every request waits.
 
     404 where nobody holds such a job any more, 400 where `since` is no count.
     """

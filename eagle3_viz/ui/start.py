@@ -12,6 +12,7 @@ from importlib import import_module
 import streamlit as st
 from streamlit.cli_util import open_browser
 from streamlit.runtime.pages_manager import PagesManager
+from streamlit.watcher.local_sources_watcher import LocalSourcesWatcher
 from streamlit.web.server.server_util import get_display_address, get_url
 
 from eagle3_viz.ui import ahead
@@ -26,11 +27,19 @@ async def serving(_app: object) -> AsyncIterator[None]:
     # Until shell.py has run once, Streamlit takes `pages/` for its older kind of pages, and one
     # that is opened by its own address would come without navigation and style.
     PagesManager.uses_pages_directory = False
+    if st.get_option("server.fileWatcherType") == "none":
+        LocalSourcesWatcher.update_watched_modules = _watch_nothing
     threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
     opening = None if st.get_option("server.headless") else asyncio.create_task(_open_browser())
     yield
     if opening is not None:
         opening.cancel()
+
+
+def _watch_nothing(_watcher: LocalSourcesWatcher) -> None:
+    """In place of a search through all loaded modules for files to watch, which Streamlit makes in
+    its event loop after scripts even where it watches none: some 60,000 system calls, each of which
+    hands the interpreter to the decoder. Meanwhile nobody is answered, for seconds."""
 
 
 def _warm_up() -> None:
