@@ -37,6 +37,24 @@ def draft_products(draft: FeatureDraft, shape: TreeShape, committed: int) -> Pro
 @torch.inference_mode()
 def products_ms(products: Products, dtype: torch.dtype, device: torch.device) -> float:
     """Median milliseconds of all of them, one after the other, their results unused."""
+    return median_ms(_multiplying(products, dtype, device), device)
+
+
+@torch.inference_mode()
+def products_once_ms(products: Products, dtype: torch.dtype, device: torch.device) -> float:
+    """Milliseconds of multiplying them once, with whatever the caches hold now."""
+    return _once_ms(_multiplying(products, dtype, device), device)
+
+
+def median_ms(work: Callable[[], None], device: torch.device) -> float:
+    """Median milliseconds of `work`, after one call that is not counted."""
+    took = [_once_ms(work, device) for _ in range(1 + REPEATS)]
+    return median(took[1:])
+
+
+def _multiplying(
+    products: Products, dtype: torch.dtype, device: torch.device
+) -> Callable[[], None]:
     inputs = [
         torch.ones(rows, product.width, dtype=dtype, device=device) for product, rows in products
     ]
@@ -45,16 +63,12 @@ def products_ms(products: Products, dtype: torch.dtype, device: torch.device) ->
         for (product, _), own in zip(products, inputs, strict=True):
             product(own)
 
-    return median_ms(run, device)
+    return run
 
 
-def median_ms(work: Callable[[], None], device: torch.device) -> float:
-    """Median milliseconds of `work`, after one call that is not counted."""
-    took = []
-    for _ in range(1 + REPEATS):
-        start = time.perf_counter()
-        work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        took.append(1e3 * (time.perf_counter() - start))
-    return median(took[1:])
+def _once_ms(work: Callable[[], None], device: torch.device) -> float:
+    start = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return 1e3 * (time.perf_counter() - start)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
 from eagle3_viz.cli import profile
 from eagle3_viz.cli.main import main
-from eagle3_viz.config import DecodeConfig, TreeShape
+from eagle3_viz.config import DecodeConfig, Sampling, TreeShape
 from eagle3_viz.cycle_budget import WARM_UP, budget, run_cycles
+from eagle3_viz.floor import Products
+from eagle3_viz.records import Finish
 from tests.lossless.tiny_pair import chat_pair
+from tests.synthetic import make_trace
 
 SMALL = ("Say it", "--max-new-tokens", "16")
 
@@ -36,15 +41,51 @@ def test_every_method_has_a_budget(method: str, capsys: pytest.CaptureFixture[st
 def test_phases_are_the_medians_of_the_record_and_parts_do_not_exceed_them() -> None:
     config = DecodeConfig(shape=TreeShape(6, 1, 3), max_new_tokens=20, record="full")
     pair = chat_pair()
-    cycles = run_cycles(pair, "Say it", config)
-    assert cycles[0].index == WARM_UP
-    parts = {part.name: part for part in budget(pair, config, cycles)}
-    middle = sorted(cycle.timing.commit for cycle in cycles)
+    measured = run_cycles(pair, "Say it", config)
+    assert measured[0].cycle.index == WARM_UP
+    parts = {part.name: part for part in budget(pair.target, measured)}
+    middle = sorted(one.cycle.timing.commit for one in measured)
     assert middle[0] <= parts["commit"].ms <= middle[-1]
     verify, rest = parts["verify"], parts["everything else"]
     left = verify.ms - parts["LM head"].ms - parts["attention"].ms
     assert rest.ms == pytest.approx(max(0.0, left))
     assert parts["cycle"].floor == pytest.approx(verify.floor + parts["draft"].floor)
+
+
+def test_a_floor_is_multiplied_behind_every_cycle_with_the_rows_that_the_cycle_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = DecodeConfig(
+        shape=TreeShape(6, 1, 3), sampling=Sampling(1.0), rule="sample", max_new_tokens=40
+    )
+    pair, multiplied = chat_pair(), []
+
+    def noted(products: Products, dtype: torch.dtype, device: torch.device) -> float:
+        multiplied.append([rows for _, rows in products])
+        return float(len(multiplied))
+
+    monkeypatch.setattr("eagle3_viz.cycle_budget.products_once_ms", noted)
+    measured = run_cycles(pair, "Say it", config)
+    parts = 3  # the draft's products, the verification's but the head, the head
+    first = parts * WARM_UP + 1
+    assert [one.draft for one in measured] == list(range(first, len(multiplied) + 1, parts))
+    assert [one.head for one in measured] == [one.draft + 2 for one in measured]
+    assert max(len(one.cycle.tokens) for one in measured[:-1]) > 1
+    for before, one in pairwise(measured):
+        draft, body, head = multiplied[int(one.draft) - 1 : int(one.head)]
+        assert draft[0] == len(before.cycle.tokens)
+        assert {*body, *head} == {one.cycle.verified} and len(head) == 1
+
+
+@pytest.mark.parametrize("finish", ["length", None])
+def test_the_header_says_which_cycles_count(finish: Finish | None) -> None:
+    cycles = make_trace(cycles=6, finish=finish).cycles
+    uncut = [len(cycle.tokens) for cycle in cycles if not cycle.cut]
+    said = profile.circumstances(chat_pair(), DecodeConfig(), cycles)[1]
+    assert said == (
+        f"6 cycles after {WARM_UP} that only warm up; "
+        f"tau {sum(uncut) / len(uncut):.2f} over {len(uncut)} uncut cycles"
+    )
 
 
 def test_the_timeline_is_json_of_the_cycles_that_count(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 import torch
 
@@ -14,7 +15,7 @@ from eagle3_viz.cli.new_file import refuse_unless_new
 from eagle3_viz.cli.pair_loading import load
 from eagle3_viz.cli.suite_tables import aligned_columns
 from eagle3_viz.config import DecodeConfig
-from eagle3_viz.cycle_budget import Part, budget, run_cycles
+from eagle3_viz.cycle_budget import WARM_UP, Part, budget, run_cycles
 from eagle3_viz.files import write_atomically
 from eagle3_viz.fixed_tree import FIXED_TREES
 from eagle3_viz.pairs import LoadedPair, PairError
@@ -26,7 +27,8 @@ from eagle3_viz.wording import counted
 
 LEGEND = (
     "share: of the cycle, which recording is no part of. floor: what the products with weights\n"
-    "take alone. LM head and attention are parts of verify, measured once more by themselves;\n"
+    "take alone, right behind each cycle and in its order; a ratio just below 1 is the spread of\n"
+    "the clock. LM head and attention are parts of verify, measured once more by themselves;\n"
     "attention has no floor, as it multiplies by no weights."
 )
 
@@ -44,8 +46,9 @@ def profile(args: argparse.Namespace) -> int:
     )
     with as_failure(PairError, ValueError, ArithmeticError, RuntimeError, OSError):
         pair = load(args)
-        cycles = run_cycles(pair, args.prompt, config)
-        parts = budget(pair, config, cycles)
+        measured = run_cycles(pair, args.prompt, config)
+        parts = budget(pair.target, measured)
+    cycles = [one.cycle for one in measured]
     print(*map(one_line, circumstances(pair, config, cycles)), "", sep="\n")
     print(*aligned_columns(cells(parts)), "", LEGEND, sep="\n")
     if args.chrome is not None:
@@ -55,12 +58,17 @@ def profile(args: argparse.Namespace) -> int:
 
 def circumstances(pair: LoadedPair, config: DecodeConfig, cycles: Sequence[Cycle]) -> list[str]:
     """What was run, on what."""
-    tokens = sum(len(cycle.tokens) for cycle in cycles)
+    uncut = [len(cycle.tokens) for cycle in cycles if not cycle.cut]
+    tau = (
+        f"tau {fmean(uncut):.2f} over the {len(uncut)} uncut ones"
+        if uncut
+        else "tau unknown, all were cut"
+    )
     verified = cycles[-1].verified
     dtype = str(pair.target.dtype).removeprefix("torch.")
     return [
-        f"{method_title(config.method)}, {counted(verified, 'node')} a cycle; "
-        f"{counted(len(cycles), 'cycle')}, tau {tokens / len(cycles):.2f}",
+        f"{method_title(config.method)}, {counted(verified, 'node')} a cycle",
+        f"{counted(len(cycles), 'cycle')} after {WARM_UP} that only warm up; {tau}",
         f"{machine(pair.target.device)}, {counted(torch.get_num_threads(), 'thread')}, {dtype}",
     ]
 
