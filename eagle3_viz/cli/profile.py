@@ -60,7 +60,7 @@ def circumstances(pair: LoadedPair, config: DecodeConfig, cycles: Sequence[Cycle
     """What was run, on what."""
     uncut = [len(cycle.tokens) for cycle in cycles if not cycle.cut]
     tau = (
-        f"tau {fmean(uncut):.2f} over the {len(uncut)} uncut ones"
+        f"tau {fmean(uncut):.2f} over {counted(len(uncut), 'uncut cycle')}"
         if uncut
         else "tau unknown, all were cut"
     )
