@@ -16,12 +16,14 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from eagle3_viz.cli import arguments, train_draft
+from eagle3_viz.cli.data_passes import passes_in_words
 from eagle3_viz.cli.main import main
 from eagle3_viz.drafts.checkpoints import read_eagle3
 from eagle3_viz.files import alone_in
 from eagle3_viz.interpreter import typed
 from eagle3_viz.prompt_records import ALL
 from eagle3_viz.training.conversations import Conversation, to_line
+from eagle3_viz.training.features import FeatureStore
 from eagle3_viz.training.log import read_evaluations, read_log
 from tests.chat_tokenizer import VOCABULARY_SIZE, save_chat_target
 from tests.tiny_models import random_ids
@@ -94,6 +96,29 @@ def test_a_run_leaves_a_draft_with_its_card_and_two_logs(
     assert json.loads((draft / "provenance.json").read_text())["accuracy"] == provenance["accuracy"]
     assert len(read_evaluations(tmp_path / "run")) == 3 * 3
     assert " ".join(f"{a:.3f}" for a in scored[-1].accuracy) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("tokens", "said"), [(10, "1.0 passes"), (100, "10.0 passes")])
+def test_a_plan_of_a_few_passes_over_the_text_is_one_line(tokens: int, said: str) -> None:
+    (line,) = passes_in_words(tokens, [(9, 2), (8, 3)])  # 6 and 4 tokens to predict
+    assert f"{tokens} response tokens to pass: {said} over the 10 of the text" in line
+
+
+def test_a_plan_that_reads_a_small_text_over_and_over_is_warned_of() -> None:
+    plan, warning = passes_in_words(3_000_000, [(229, 1)] * 20)
+    assert f"{3_000_000 / (20 * 227):.1f} passes over the 4540 of the text" in plan
+    assert "by heart" in warning and "--tokens 13620" in warning
+
+
+def test_the_plan_is_told_before_the_training(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = command(inputs, tmp_path / "run", *SMALL, "--tokens", "300", "--processes", "1")
+    assert main(argv) == 0
+    lengths = FeatureStore(tmp_path / "run" / "features" / "train").lengths()
+    there = sum(tokens - start - 1 for tokens, start in lengths)
+    said = f"300 response tokens to pass: {300 / there:.1f} passes over the {there} of the text."
+    assert capsys.readouterr().err.count(said) == 1
 
 
 def test_held_out_text_that_is_too_short_for_a_later_step_has_no_accuracy_there(

@@ -17,6 +17,7 @@ from typing import TextIO
 from accelerate import Accelerator
 
 from eagle3_viz.chat import template_sha256
+from eagle3_viz.cli.data_passes import passes_in_words
 from eagle3_viz.cli.failure import INTERRUPTED, as_failure
 from eagle3_viz.cli.going_on import going_on
 from eagle3_viz.cli.pair_loading import load_target, target_version
@@ -54,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
         pair = load_target(args, stream, accelerator.device)
         texts = read_texts(args.data, args.heldout, pair.target, args.conversations)
         store, heldout = _features(args, pair, texts, accelerator, stream)
+        for line in passes_in_words(args.tokens, store.lengths()):
+            print(line, file=stream)
         recipe = _recipe(args)
         made = make_product(recipe, pair.target, texts.train, store)
         about = _Target(pair.target_source, template_sha256(pair.tokenizer))
