@@ -303,6 +303,16 @@ def test_held_out_accuracies_come_at_their_tokens_and_once_at_the_end(
     assert [row.tokens for row in rows if row.domain == ALL] == expected
 
 
+def test_a_job_that_is_stopped_before_its_first_evaluation_has_a_checkpoint_and_a_log_alone(
+    tmp_path: Path, store: FeatureStore, heldout: FeatureStore
+) -> None:
+    stop = Recorder(at=2, action=lambda: os.kill(os.getpid(), signal.SIGTERM))
+    tiny_trainer(tmp_path, store, heldout=heldout, evaluate_tokens=10**6, listener=stop).run()
+    assert (tmp_path / FILE).exists() and len(stop.saved) == 1
+    assert [row.step for row in read_log(tmp_path)][:2] == [1, 2]
+    assert read_evaluations(tmp_path) == [] and stop.evaluations == []
+
+
 @pytest.mark.parametrize("at", ["last step", "evaluation"])
 def test_a_job_that_is_stopped_at_its_end_is_evaluated_nevertheless(
     tmp_path: Path, store: FeatureStore, heldout: FeatureStore, at: str
