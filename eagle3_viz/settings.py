@@ -76,7 +76,10 @@ class Settings:
 
     @property
     def shape(self) -> TreeShape:
-        """The tree asked for, no larger than what depth and top_k can propose."""
+        """The tree asked for, no larger than what depth and top_k can propose. Lookup copies a
+        chain, of depth + 1 tokens whatever top_k and total say."""
+        if self.method == "lookup":
+            return TreeShape(self.depth + 2, self.depth, 1)
         pool = self.top_k + self.depth * self.top_k**2
         return TreeShape(min(max(self.total, 2), pool + 1), self.depth, self.top_k)
 

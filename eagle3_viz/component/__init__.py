@@ -29,6 +29,7 @@ def live_view(
     payload: Mapping[str, object] | None,
     *,
     feed: str | None,
+    note: str,
     key: str,
     cycle: int | None = None,
     node: int | None = None,
@@ -39,7 +40,8 @@ def live_view(
 
     `feed` is the address, seen from the page, at which the view asks for more: often while it has
     no payload, since the run moves then, and now and then to say that it is still there. None: the
-    run has ended. When `still` there is not what is drawn here, the script runs again.
+    run has ended. When `still` there is not what is drawn here, the script runs again. `note` is
+    what else to know about the run, beside the sentence that says where it is.
 
     `cycle` and `node` are what is looked at. The result's `.selection` is None while the newest
     cycle is followed, else {"cycle": index, "node": index or None}; with `"decided": True` when
@@ -48,7 +50,14 @@ def live_view(
     """
     return _mount(
         key=key,
-        data={"run": payload, "feed": feed, "cycle": cycle, "node": node, "height": height},
+        data={
+            "run": payload,
+            "feed": feed,
+            "note": note,
+            "cycle": cycle,
+            "node": node,
+            "height": height,
+        },
         on_selection_change=on_select or _ignore,
         on_turned_change=_ignore,
     )

@@ -163,7 +163,7 @@ def run_controls(engine: Engine, choices: tuple[PairChoice, ...]) -> None:
             bind="query-params",
         )
         tree_control(engine, method)
-        _more_controls()
+        _more_controls(greedy=temperature == 0)
 
 
 def _pair_control(choices: tuple[PairChoice, ...]) -> None:
@@ -179,7 +179,8 @@ def _pair_control(choices: tuple[PairChoice, ...]) -> None:
     )
 
 
-def _more_controls() -> None:
+def _more_controls(*, greedy: bool) -> None:
+    """`greedy`: the arg-max is the same whatever is cut off around it, and nothing is drawn."""
     with st.popover("More", icon=":material/tune:", key="live_more"):
         st.slider(
             "Target top-p",
@@ -188,6 +189,7 @@ def _more_controls() -> None:
             1.0,
             0.05,
             key="live_target_top_p",
+            disabled=greedy,
             bind="query-params",
             help="Keeps the target's most likely tokens up to this mass; 1 is off.",
         )
@@ -197,10 +199,20 @@ def _more_controls() -> None:
             1000,
             0,
             key="live_target_top_k",
+            disabled=greedy,
             bind="query-params",
             help="Keeps this many of the target's tokens; 0 is off.",
         )
-        st.number_input("Seed", 0, 2**31 - 1, 0, key="live_seed", bind="query-params")
+        st.number_input(
+            "Seed",
+            0,
+            2**31 - 1,
+            0,
+            key="live_seed",
+            disabled=greedy,
+            bind="query-params",
+            help="Of the draws at a positive temperature.",
+        )
         st.selectbox(
             "Record",
             LEVELS,

@@ -6,7 +6,7 @@ import streamlit as st
 
 from eagle3_viz.component import live_view
 from eagle3_viz.service import Engine, Phase, Status
-from eagle3_viz.ui import live_feed, live_state, live_status
+from eagle3_viz.ui import live_asked, live_feed, live_state, live_status
 
 HEIGHT = 586  # px of the live view
 INTRODUCTION = (
@@ -43,6 +43,7 @@ def _follow(engine: Engine) -> None:
     live_view(
         live_status.progress(job, held=engine.paused) if status.still else None,
         feed=None if status.ended else live_feed.address(job.key),
+        note=live_asked.change_words(job, live_state.request(), status),
         cycle=state.cycle,
         node=state.node,
         key="live_view",

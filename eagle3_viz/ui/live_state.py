@@ -36,19 +36,12 @@ def view() -> View:
 
 def run(engine: Engine, *, step: bool = False) -> None:
     """Queue what the controls say; with `step`, or on a held job, let one cycle through."""
-    now, at = view(), st.session_state
+    now = view()
     if step and now.job is not None and not now.job.status.ended:
         engine.step(now.job)
         return
     now.cycle = now.node = None
-    request = Request(
-        prompt=at.live_prompt,
-        config=settings().config(),
-        pair=at.live_pair,
-        system=at.live_system.strip() or None,
-        fastest_tree=at.live_fastest and at.live_method in CHOOSABLE,
-    )
-    now.job = engine.submit(now.session, request, step=step)
+    now.job = engine.submit(now.session, request(), step=step)
 
 
 def hold(engine: Engine) -> None:
@@ -93,8 +86,19 @@ def select(cycle: int | None, node: int | None) -> None:
     now.cycle, now.node, now.moved = cycle, node, True
 
 
-def settings() -> Settings:
-    """What the controls hold."""
+def request() -> Request:
+    """The run that the controls ask for."""
+    at = st.session_state
+    return Request(
+        prompt=at.live_prompt,
+        config=_settings().config(),
+        pair=at.live_pair,
+        system=at.live_system.strip() or None,
+        fastest_tree=at.live_fastest and at.live_method in CHOOSABLE,
+    )
+
+
+def _settings() -> Settings:
     at = st.session_state
     return Settings(
         method=at.live_method,

@@ -7,6 +7,7 @@ from eagle3_viz.component.payload import Json, run_name
 from eagle3_viz.component.payload import Status as Shown
 from eagle3_viz.service import Job, Phase, Status
 from eagle3_viz.trace import Trace
+from eagle3_viz.ui.live_asked import run_words
 from eagle3_viz.wording import counted
 
 REPEATED = 3  # cycles sent once more: a character cut at their end may have got its rest
@@ -45,10 +46,13 @@ def progress(job: Job, *, held: bool, run: str = "", since: int = 0) -> Json:
 
 
 def describe(status: Status, trace: Trace | None, *, held: bool = False) -> str:
-    """One plain sentence about where a job is; `held`: the run being decoded is paused."""
-    if status.ended or not status.stopping:
-        return _plainly(status, trace, held)
-    return "Stopping at the next cycle boundary…"
+    """One plain sentence about where a job is, after the name of its run once that has a trace;
+    `held`: the run being decoded is paused."""
+    stopping = status.stopping and not status.ended
+    where = "Stopping at the next cycle boundary…" if stopping else _plainly(status, trace, held)
+    if trace is None or status.phase is Phase.MEASURING:
+        return where
+    return f"{run_words(trace.header)} · {where}"
 
 
 def _plainly(status: Status, trace: Trace | None, held: bool) -> str:

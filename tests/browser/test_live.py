@@ -24,7 +24,7 @@ WATCH_STATUS = """(status, wanted) => {
         button.addEventListener('click', () => {
             const start = performance.now();
             const look = () => {
-                if (status.textContent.startsWith(wanted)) resolve(performance.now() - start);
+                if (status.textContent.includes(wanted)) resolve(performance.now() - start);
                 else requestAnimationFrame(look);
             };
             look();

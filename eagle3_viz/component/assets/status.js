@@ -1,12 +1,18 @@
-// The line above everything: where the run is, in words, and how far a stage of known length.
+// The line above everything: which run it is and where, in words, what else to know about it, and how
+// far a stage of known length is.
 
 import { html } from "./dom.js";
 
 export class StatusLine {
   constructor() {
-    this.words = html("span", { role: "status" });
+    this.words = html("span");
+    this.note = html("span", { class: "remark" });
     this.bar = html("progress", { "aria-label": "Progress", hidden: true });
-    this.element = html("div", { class: "status" }, this.words, this.bar);
+    this.element = html("div", { class: "status" }, html("span", { role: "status" }, this.words, this.note), this.bar);
+  }
+
+  remark(note) {
+    if (this.note.textContent !== note) this.note.textContent = note;
   }
 
   update({ sentence, done = 0, total = 0 }) {

@@ -72,12 +72,13 @@ class LiveView {
     );
   }
 
-  // `data`: { run, feed, cycle, node, height }; `run` is null where the feed brings it.
+  // `data`: { run, feed, note, cycle, node, height }; `run` is null where the feed brings it.
   update(data, toPython) {
     this.toPython = toPython;
     this.height = data.height;
     const background = getComputedStyle(this.root).getPropertyValue("--st-background-color");
     this.root.dataset.theme = themeOf(background);
+    this.status.remark(data.note);
     if (data.run) this.take(data.run);
     this.selection.hear(data.cycle, data.node);
     this.show();
