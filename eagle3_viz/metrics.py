@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from eagle3_viz.records import Cycle, Origin
@@ -35,12 +35,13 @@ class Summary:
 
     tokens: int  # every generated token kept, the one prefill decided included
     cycles: int
-    tau: float | None  # tokens per cycle over uncut cycles
+    uncut: int  # of them, those that no end cut short
+    tau: float | None  # tokens per cycle over the uncut ones
     tokens_per_second: float | None  # tokens kept from cycles / time of all cycles
     ms_per_token: float | None
     ar_ms_per_token: float | None  # the header's baseline
     speedup: float | None  # ar_ms_per_token / ms_per_token
-    cycle_ms: float | None  # median
+    cycle_ms: float | None  # mean, so that tau / cycle_ms is the speed where no cycle was cut
     wasted: float | None  # share of the verified drafted nodes that were not accepted
     phases: tuple[Phase, ...]  # in the order of `PHASES`
     overhead_ms: float  # tree, accept and commit: the time outside both models' forwards
@@ -64,12 +65,13 @@ def summary(trace: Trace) -> Summary:
     return Summary(
         tokens=kept + (trace.prefill is not None),
         cycles=len(cycles),
+        uncut=len(uncut),
         tau=fmean(uncut) if uncut else None,
         tokens_per_second=_ratio(1000.0 * kept, spent),
         ms_per_token=ms_per_token,
         ar_ms_per_token=ar,
         speedup=None if ar is None or ms_per_token is None else _ratio(ar, ms_per_token),
-        cycle_ms=median(c.timing.total for c in cycles) if cycles else None,
+        cycle_ms=_ratio(spent, len(cycles)),
         wasted=1.0 - sum(c.accepted for c in cycles) / drafted if drafted else None,
         phases=phases,
         overhead_ms=overhead,

@@ -233,10 +233,22 @@ def test_autoregression_and_a_run_of_cut_cycles_have_no_speed_up() -> None:
     assert metric(cut, "speed-up over AR", "finished") == "–"
 
 
+def test_tau_says_beside_its_value_over_how_many_cycles_it_is_where_one_was_cut() -> None:
+    def asides(trace: Trace) -> dict[str, str]:
+        rows = live_payload(trace, status="finished")["metrics"]
+        return {row["name"]: row["aside"] for row in rows if row["aside"]}
+
+    whole = make_trace(cycles=3, finish=None)
+    assert asides(whole) == {}
+    cut = replace(whole.cycles[-1], cut=True, finish="length")
+    ended = replace(whole, cycles=[*whole.cycles[:-1], cut])
+    assert asides(ended) == {"tokens per cycle (tau)": "over 2 uncut cycles"}
+
+
 def test_metrics_of_a_run_without_cycles_are_dashes() -> None:
     trace = make_trace(cycles=0)
     assert metric(trace, "tokens per cycle (tau)") == "–"
-    assert metric(trace, "cycle time") == "–"
+    assert metric(trace, "mean cycle time") == "–"
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

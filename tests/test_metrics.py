@@ -51,7 +51,7 @@ def trace() -> Trace:
 def test_tau_is_over_uncut_cycles_and_tokens_over_all(trace: Trace) -> None:
     result = summary(trace)
     assert result.tau == pytest.approx((3 + 1 + 4) / 3)
-    assert (result.tokens, result.cycles) == (1 + 3 + 1 + 4 + 1, 4)
+    assert (result.tokens, result.cycles, result.uncut) == (1 + 3 + 1 + 4 + 1, 4, 3)
 
 
 def test_speed_counts_kept_cycle_tokens_against_time_without_recording(trace: Trace) -> None:
@@ -60,7 +60,15 @@ def test_speed_counts_kept_cycle_tokens_against_time_without_recording(trace: Tr
     assert result.tokens_per_second == pytest.approx(9 / 0.140)
     assert result.speedup == pytest.approx(25.0 * 9 / 140)
     assert result.ar_ms_per_token == 25.0
-    assert result.cycle_ms == 30.0
+    assert result.cycle_ms == pytest.approx((30 + 30 + 50 + 30) / 4)
+
+
+def test_tau_over_the_mean_cycle_is_the_speed_where_no_cycle_was_cut(trace: Trace) -> None:
+    """One slow cycle among many: a median would leave it out of one and keep it in the other."""
+    slow = [cycle((A, R), accepted=1, ms=400.0), *[cycle((A, A, R), accepted=2)] * 5]
+    result = summary(replace(trace, cycles=slow))
+    assert result.tau is not None and result.cycle_ms is not None
+    assert 1000 * result.tau / result.cycle_ms == pytest.approx(result.tokens_per_second)
 
 
 def test_wasted_share_is_of_drafted_nodes_verified(trace: Trace) -> None:

@@ -17,6 +17,7 @@ from eagle3_viz.metrics import Summary, summary
 from eagle3_viz.records import Cycle, Nodes, Origin
 from eagle3_viz.tokens import split_utf8, visible
 from eagle3_viz.trace import Header, Trace
+from eagle3_viz.wording import counted
 
 Status = Literal["idle", "queued", "running", "paused", "finished", "stopped", "failed"]
 Json = dict[str, object]
@@ -26,6 +27,7 @@ HOVER_LIMIT = 60  # characters of a token in its hover card
 DIGITS = 4  # significant digits of every number
 STRIP_LIMIT = 200  # characters of one token in the token strip
 MARGIN = 8  # groups of tokens read beside a cut, so that no character is cut through
+TAU = "accepted drafts + 1, over the cycles that no end cut"
 PRUNED_LIMIT = 40  # pruned candidates drawn per cycle, the best scored ones
 
 
@@ -230,21 +232,28 @@ def _shorten(text: str, limit: int) -> str:
 
 
 def _metrics(trace: Trace, status: Status) -> list[Json]:
-    """Name, value and an explanation of each figure above the strip, worded."""
+    """Of each figure above the strip, worded: name, value, an explanation, and an aside, which is
+    shown without asking."""
     s: Summary = summary(trace)
     rows = [
-        ("tokens", f"{s.tokens}", "tokens the run has produced, the prefill's one included"),
-        ("tokens per cycle (tau)", _worded(s.tau, "{:.2f}"), "accepted drafts + 1, uncut cycles"),
-        ("tokens/s", _worded(s.tokens_per_second, "{:.1f}"), "decode only, without recording"),
-        ("speed-up over AR", *_speedup(trace.header, s, status)),
+        ("tokens", f"{s.tokens}", "tokens the run has produced, the prefill's one included", ""),
+        ("tokens per cycle (tau)", _worded(s.tau, "{:.2f}"), TAU, _over(s)),
+        ("tokens/s", _worded(s.tokens_per_second, "{:.1f}"), "decode only, without recording", ""),
+        ("speed-up over AR", *_speedup(trace.header, s, status), ""),
         (
             "nodes wasted",
             _worded(s.wasted, "{:.0%}"),
             "verified nodes not accepted",
+            "",
         ),
-        ("cycle time", _worded(s.cycle_ms, "{:.1f} ms"), "median, without recording"),
+        ("mean cycle time", _worded(s.cycle_ms, "{:.1f} ms"), "without recording", ""),
     ]
-    return [{"name": name, "value": value, "hint": hint} for name, value, hint in rows]
+    return [dict(zip(("name", "value", "hint", "aside"), row, strict=True)) for row in rows]
+
+
+def _over(s: Summary) -> str:
+    """Over how many cycles tau is, where that is not all."""
+    return "" if s.uncut in (0, s.cycles) else f"over {counted(s.uncut, 'uncut cycle')}"
 
 
 def _speedup(header: Header, s: Summary, status: Status) -> tuple[str, str]:

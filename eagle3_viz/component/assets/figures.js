@@ -51,11 +51,12 @@ export class Figures {
 
   update(metrics) {
     if (metrics.length === 0) this.clear();
-    for (const { name, value, hint } of metrics) {
+    for (const { name, value, hint, aside } of metrics) {
       if (!this.values.has(name)) this.add(name);
-      const cell = this.values.get(name);
+      const { cell, number, beside } = this.values.get(name);
       cell.parentElement.title = hint;
-      if (cell.textContent !== value) cell.textContent = value;
+      if (number.textContent !== value) number.textContent = value;
+      if (beside.textContent !== aside) beside.textContent = aside;
       cell.classList.toggle("waiting", value.endsWith("…"));
     }
   }
@@ -66,8 +67,9 @@ export class Figures {
   }
 
   add(name) {
-    const cell = html("dd");
-    this.values.set(name, cell);
+    const [number, beside] = [html("span"), html("span", { class: "aside" })];
+    const cell = html("dd", {}, number, beside);
+    this.values.set(name, { cell, number, beside });
     this.element.append(html("div", { class: "figure" }, html("dt", {}, name), cell));
   }
 }
