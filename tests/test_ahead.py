@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,13 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_trace_that_an_address_names_is_prepared(path: str, prepared: list[str]) -> None:
     assert len(asked(path, "cycle=3&trace=my-run-1&node=2")) == 1
     assert prepared == ["my-run-1"]
+
+
+def test_the_event_loop_opens_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    loops: list[object] = []
+    monkeypatch.setattr(trace_page, "prepare", lambda _: loops.append(asyncio._get_running_loop()))
+    asked("/trace", "trace=my-run-1")
+    assert loops == [None]
 
 
 @pytest.mark.parametrize(
