@@ -198,6 +198,23 @@ def test_ctrl_c_stops_every_process_with_a_checkpoint_to_go_on_from(
     assert steps == sorted(set(steps))
 
 
+def test_ctrl_c_while_features_are_made_says_what_is_kept_and_how_to_go_on(
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("eagle3_viz.cli.training_run.make_features", interrupted)
+    argv = command(inputs, tmp_path / "run", *SMALL, "--processes", "1")
+    assert main(argv) == 130
+    *_, kept, hint = capsys.readouterr().err.splitlines()
+    assert kept == "Interrupted. What is finished, features too, is kept."
+    assert hint == f"The same command goes on from there: {typed(['eagle3_viz', *argv])}"
+
+
 def test_eagle1_and_an_independent_model_come_from_the_same_text(
     inputs: Path, tmp_path: Path
 ) -> None:

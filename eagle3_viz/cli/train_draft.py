@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from eagle3_viz.cli.failure import Failure, as_failure
+from eagle3_viz.cli.failure import INTERRUPTED, Failure, as_failure
+from eagle3_viz.cli.going_on import going_on
 from eagle3_viz.cli.new_file import refuse_unless_folder
 from eagle3_viz.files import alone_in
 from eagle3_viz.text_lines import DataError
@@ -36,10 +38,16 @@ def draft(args: argparse.Namespace) -> int:
         )
     program = ["-m", "eagle3_viz", *args.argv[1:]]
     job = alone_in(args.out) if is_first() else nullcontext()
-    with as_failure(ChildFailed, DataError), job, several(count, program, args.out):
-        from eagle3_viz.cli.training_run import run
+    try:
+        with as_failure(ChildFailed, DataError), job, several(count, program, args.out):
+            from eagle3_viz.cli.training_run import run
 
-        return run(args)
+            return run(args)
+    except KeyboardInterrupt:  # outside the training, which takes it as a wish to stop
+        if is_first():
+            kept = "Interrupted. What is finished, features too, is kept."
+            print(kept, going_on(args.argv), sep="\n", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _refuse_early(args: argparse.Namespace) -> None:
