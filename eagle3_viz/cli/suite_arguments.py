@@ -94,8 +94,8 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         type=columns,
         default={},
         metavar="NAME=COLUMN,...",
-        help="what the files call prompt, turns, messages, id, domain or system, as in "
-        "prompt=question,domain=topic",
+        help="what files call prompt, turns, messages, id, domain or system, as in "
+        "prompt=question,domain=topic; a file that calls them so already is read as it is",
     )
     what.add_argument(
         "--limit", type=whole_number(1, MAX_LIMIT), metavar="N", help="prompts of each set"
