@@ -59,7 +59,7 @@ class PairChoice:
 
 
 class Backend(Protocol):
-    """What the engine decodes with. All but `pairs` is called in the worker thread."""
+    """What the engine decodes with. All but `pairs` and `trees` is called in the worker thread."""
 
     def pairs(self) -> tuple[PairChoice, ...]:
         """The pairs on offer, the default first."""
@@ -69,6 +69,12 @@ class Backend(Protocol):
 
     def trees(self, pair: Any) -> tuple[TreeChoice, ...]:
         """The trees that are fastest here, of the methods whose tree is chosen by measurement."""
+
+    def renewed(self, pair: Any, request: Request, progress: Progress) -> Any:
+        """The pair, loaded for an earlier job, with what came into doubt found out again."""
+
+    def judged(self, pair: Any, trace: Trace) -> Any:
+        """The pair with what a finished run says about it."""
 
     def measure(
         self, pair: Any, request: Request, progress: Callable[[Trace, int], None]
@@ -113,8 +119,21 @@ class LocalBackend:
         return with_trees(load_pair(name, progress=progress), progress)
 
     def trees(self, pair: Any) -> tuple[TreeChoice, ...]:
-        """Those of `load`."""
+        """Those of `load` and `renewed`, with the caveats of `judged`."""
         return tuple(pair.trees)
+
+    def renewed(self, pair: Any, request: Request, progress: Progress) -> Any:
+        """Measures again for a run with the pair's own tree, where its choice has a caveat."""
+        from eagle3_viz.tree_choice.at_load import with_trees
+
+        methods = [request.config.method] if request.fastest_tree else []
+        return with_trees(pair, progress, methods)
+
+    def judged(self, pair: Any, trace: Trace) -> Any:
+        """`after_run.judged`."""
+        from eagle3_viz.tree_choice.after_run import judged
+
+        return judged(pair, trace)
 
     def measure(
         self, pair: Any, request: Request, progress: Callable[[Trace, int], None]

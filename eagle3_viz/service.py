@@ -275,6 +275,8 @@ class Engine:
             if not self._may_go_on(job):
                 steps.close()
                 return Status(Phase.STOPPED)
+        if job.trace is not None:
+            self._pair = (job.request.pair, self._backend.judged(pair, job.trace))
         return Status(Phase.FINISHED)
 
     def _work_off(self, job: Job, task: Task, pair: Any) -> Status:
@@ -290,17 +292,19 @@ class Engine:
         return Status(Phase.FINISHED)
 
     def _load(self, job: Job) -> Any:
-        name = job.request.pair
+        name, request = job.request.pair, job.request
+
+        def progress(stage: str, done: int, total: int) -> None:
+            self._enter(job, Phase.LOADING, message=stage, done=done, total=total)
+
         if self._pair is not None and self._pair[0] == name:
+            if isinstance(request, Request):
+                self._pair = (name, self._backend.renewed(self._pair[1], request, progress))
             return self._pair[1]
         if self._pair is not None:
             self._pair = None
             gc.unfreeze()
             gc.collect()
-
-        def progress(stage: str, done: int, total: int) -> None:
-            self._enter(job, Phase.LOADING, message=stage, done=done, total=total)
-
         pair = self._backend.load(name, progress)
         self._pair = (name, pair)
         # Two models are some hundred thousand long-lived objects: keep every later collection,

@@ -42,6 +42,12 @@ class SyntheticBackend:
     def trees(self, pair: str) -> tuple[TreeChoice, ...]:
         return self.chosen
 
+    def renewed(self, pair: str, request: Request, progress: Progress) -> str:
+        return pair
+
+    def judged(self, pair: str, trace: Trace) -> str:
+        return pair
+
     def measure(
         self, pair: str, request: Request, progress: Callable[[Trace, int], None]
     ) -> Baseline | None:

@@ -34,7 +34,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[DecodeConfig]:
     monkeypatch.setenv("EAGLE3_VIZ_CACHE", str(tmp_path))
     monkeypatch.setattr("eagle3_viz.cli.pair_loading.load_pair", lambda *_, **__: known)
     monkeypatch.setattr("eagle3_viz.cli.decode.run", run)
-    monkeypatch.setattr(measuring, "measure", lambda pair, method: COST)
+    monkeypatch.setattr(measuring, "measure", lambda *_: COST)
     return ran
 
 
@@ -66,3 +66,16 @@ def test_a_named_size_a_method_without_choice_and_a_bad_draft_keep_their_tree(
     assert main(["decode", "prompt", *options]) == 0
     assert [config.shape for config in ran] == [shape]
     assert "chosen tree" not in capsys.readouterr().err
+
+
+def test_costs_in_doubt_are_told_in_the_same_line_with_the_reason(
+    ran: list[DecodeConfig], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "measure", lambda *_: replace(COST, spread=0.34))
+    assert main(["decode", "prompt"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert (
+        "the nearest to the default, since the fastest could not be told. Not measured reliably:"
+        in told
+    )
+    assert "34%" in told and "choose a size" in told and "the most of all" not in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from eagle3_viz import service
 from eagle3_viz.backend import Request
 from eagle3_viz.config import TreeShape
 from eagle3_viz.service import Engine
-from eagle3_viz.tree_choice.choice import choose, words
+from eagle3_viz.tree_choice.choice import Misfit, TreeChoice, choose, words
 from tests.fake_backend import SyntheticBackend
 from tests.tree_choice.made_up import COST, KNOWN
 
@@ -61,6 +62,12 @@ def ran(page: AppTest) -> Request:
     return request
 
 
+def sizes(page: AppTest) -> list[tuple[int, bool]]:
+    """Depth, top-k and total as the sliders show them, and whether they cannot be moved."""
+    shown = {slider.label: (slider.value, slider.disabled) for slider in page.slider}
+    return [shown[label] for label in ("Depth", "Top-k", "Total")]
+
+
 def captions(page: AppTest) -> list[str]:
     return [caption.value for caption in page.caption]
 
@@ -101,7 +108,7 @@ def test_a_method_whose_tree_is_not_chosen_keeps_its_sliders(opened: Open, metho
     page = opened()
     shown(page.selectbox(key="live_method").set_value(method).run())
     assert page.toggle(key="live_fastest").disabled
-    assert not page.slider(key="live_total").disabled
+    assert not page.slider(key="live_depth").disabled
     assert ran(page).fastest_tree is False
 
 
@@ -110,6 +117,54 @@ def test_the_choice_is_told_once_the_pair_is_loaded(opened: Open) -> None:
     assert "Chosen when the pair is loaded, with the first run." in captions(page)
     ran(page)
     assert f"Chosen: {words(CHOICE)}." in captions(page)
+
+
+def test_the_sliders_show_the_chosen_size_and_then_again_the_visitor_s_own(opened: Open) -> None:
+    page = opened()
+    ran(page)
+    assert sizes(page) == [(size, True) for size in (1, 3, 4)], "those of the choice"
+    ran(page)
+    shown(page.toggle(key="live_fastest").set_value(False).run())
+    assert sizes(page) == [(size, False) for size in (2, 4, 8)]
+    shown(page.slider(key="live_total").set_value(7).run())
+    shown(page.toggle(key="live_fastest").set_value(True).run())
+    shown(page.run())
+    shown(page.toggle(key="live_fastest").set_value(False).run())
+    assert page.slider(key="live_total").value == 7
+    assert ran(page).config.shape == TreeShape(7, 2, 4)
+
+
+def test_a_tab_that_finds_the_pair_loaded_shows_the_choice_and_keeps_the_default_sizes(
+    opened: Open,
+) -> None:
+    ran(opened())
+    page = opened()
+    assert sizes(page) == [(size, True) for size in (1, 3, 4)]
+    assert ran(page).fastest_tree is True
+    shown(page.toggle(key="live_fastest").set_value(False).run())
+    assert sizes(page) == [(size, False) for size in (2, 4, 8)]
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason"),
+    [
+        (choose("eagle3", replace(COST, rounds=1), KNOWN), "1 time only"),
+        (choose("eagle3", replace(COST, spread=0.5), KNOWN), "50%"),
+        (replace(CHOICE, misfit=Misfit(27.0, 70.8)), "27.0 ms"),
+    ],
+)
+def test_a_caveat_stands_beside_the_choice(
+    choice: TreeChoice, reason: str, opened: Open, backend: SyntheticBackend
+) -> None:
+    backend.chosen = (choice,)
+    page = opened()
+    assert not page.warning
+    ran(page)
+    (told,) = page.warning
+    assert told.value == choice.caveat and reason in told.value
+    backend.chosen = (CHOICE,)
+    shown(page.run())
+    assert not page.warning
 
 
 def test_a_draft_without_a_table_is_told_to_keep_the_default(

@@ -45,6 +45,8 @@ class FakeBackend:
     measured: list[str] = field(default_factory=list)
     baselines: list[Baseline] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
+    renewals: list[tuple[str, str]] = field(default_factory=list)
+    judgements: list[tuple[str, int]] = field(default_factory=list)
     loading: threading.Event = field(default_factory=threading.Event)
     measuring: threading.Event = field(default_factory=threading.Event)
     token: threading.Event = field(default_factory=threading.Event)
@@ -67,7 +69,16 @@ class FakeBackend:
         return f"pair {name}"
 
     def trees(self, pair: str) -> tuple[TreeChoice, ...]:
-        return CHOSEN if pair == "pair x" else ()
+        return CHOSEN if pair.startswith("pair x") else ()
+
+    def renewed(self, pair: str, request: Request, progress: Progress) -> str:
+        progress("measuring again", 0, 1)
+        self.renewals.append((pair, request.prompt))
+        return pair
+
+    def judged(self, pair: str, trace: Trace) -> str:
+        self.judgements.append((pair, len(trace.cycles)))
+        return f"{pair.removesuffix(' judged')} judged"
 
     def measure(
         self, pair: str, request: Request, progress: Callable[[Trace, int], None]
@@ -164,6 +175,26 @@ def test_the_trees_of_a_pair_are_told_while_it_is_the_loaded_one(engine: Engine)
     job = engine.submit("s", request("a", pair="y"))
     eventually(lambda: job.status.ended)
     assert engine.trees("x") is None and engine.trees("y") == ()
+
+
+def test_every_job_but_the_one_that_loads_the_pair_renews_it_and_every_finished_run_judges_it(
+    engine: Engine, backend: FakeBackend
+) -> None:
+    jobs = [engine.submit("s", request(name, pair="x")) for name in ("a", "b", "explode", "c")]
+    eventually(lambda: jobs[-1].status.ended)
+    judged = "pair x judged"
+    assert backend.renewals == [(judged, "b"), (judged, "explode"), (judged, "c")]
+    assert backend.judgements == [("pair x", 6), (judged, 6), (judged, 6)], "not the failed one"
+
+
+def test_a_run_that_is_stopped_before_its_end_judges_nothing(
+    engine: Engine, backend: FakeBackend
+) -> None:
+    job = engine.submit("s", request("a"), step=True)
+    eventually(lambda: job.status.phase is Phase.PAUSED)
+    engine.stop(job)
+    eventually(lambda: job.status.ended)
+    assert backend.judgements == []
 
 
 def test_the_baseline_is_measured_anew_for_every_run(engine: Engine, backend: FakeBackend) -> None:

@@ -35,5 +35,5 @@ def rows(pair: LoadedPair, args: argparse.Namespace) -> list[Row]:
     """Why the tree is what it is; nothing where the command names it."""
     if not is_open(args):
         return []
-    chosen = [words(choice) for choice in pair.trees]
+    chosen = [f"{words(choice)}. {choice.caveat}".rstrip(". ") for choice in pair.trees]
     return [("chosen tree", chosen[0] if chosen else unknown_words())]

@@ -39,7 +39,7 @@ def promise_figure(choice: TreeChoice, *, mode: Mode = "light") -> go.Figure:
     """Predicted speed-up of the best tree of each number of verified nodes, the chosen marked."""
     colours = palette(mode)
     best = go.Scatter(
-        **_points([choice.best]),
+        **_points([choice.chosen]),
         mode="markers+text",
         marker={"color": colours.accepted, "size": 13, "symbol": "star"},
         text=["chosen"],

@@ -1,7 +1,7 @@
 """Measured costs, kept on the disk: a machine that stays the same is measured once.
 
-Only what was measured several times: a machine that was busy, or is slow for the pair, is measured
-again at the next load.
+Only what can be relied on: a machine that was busy, or is slow for the pair, is measured again at
+the next run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eagle3_viz import provenance
 from eagle3_viz.config import Method
 from eagle3_viz.embedded import cache_root
 from eagle3_viz.files import write_atomically
-from eagle3_viz.tree_choice.cycle_cost import TRUSTED_ROUNDS, Curve, CycleCost
+from eagle3_viz.tree_choice.cycle_cost import Curve, CycleCost
 
 if TYPE_CHECKING:
     from eagle3_viz.pairs import LoadedPair
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FOLDER = "cycle-costs"
-FORMAT = 1
+FORMAT = 2
 MAX_BYTES = 20_000
 
 Key = Mapping[str, str]
@@ -69,11 +69,11 @@ def kept(key: Key) -> CycleCost | None:
 
 
 def keep(key: Key, cost: CycleCost) -> None:
-    """Write them down unless they are too few to rely on.
+    """Write them down unless they are not to be relied on.
 
     A folder that cannot be written to costs the next load a measurement.
     """
-    if cost.rounds < TRUSTED_ROUNDS:
+    if cost.doubt:
         return
     path = _path(key)
     content = json.dumps({"key": dict(key), "cost": asdict(cost)}, indent=1)
@@ -98,8 +98,11 @@ def _checked(fields: Mapping[str, Any]) -> CycleCost:
     verify, level = _curve(fields["verify"]), _curve(fields["level"])
     if verify[0][0] != 1:
         raise ValueError("expected the cost of verifying a lone root")
-    rounds, at = int(fields["rounds"]), str(fields["at"])[:40]
-    return CycleCost(step, verify, level, root, select, rest, rounds, at)
+    rounds, at, spread = int(fields["rounds"]), str(fields["at"])[:40], float(fields["spread"])
+    found = CycleCost(step, verify, level, root, select, rest, rounds, at, spread)
+    if found.doubt or not spread >= 0:
+        raise ValueError("expected costs that can be relied on")
+    return found
 
 
 def _curve(points: Any) -> Curve:

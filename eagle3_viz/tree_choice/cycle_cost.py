@@ -9,9 +9,11 @@ from statistics import median
 import numpy as np
 
 from eagle3_viz.config import TreeShape
-from eagle3_viz.records import Cycle
+from eagle3_viz.records import Cycle, Timing
+from eagle3_viz.wording import counted
 
-TRUSTED_ROUNDS = 3  # fewer are measured again
+TRUSTED_ROUNDS = 3
+TRUSTED_SPREAD = 0.2  # beyond it the order of the trees is that of the disturbances
 
 Curve = tuple[tuple[int, float], ...]
 """(width, milliseconds) by rising width; straight lines between them."""
@@ -29,6 +31,7 @@ class CycleCost:
     rest    acceptance and commit.
     rounds  how often each width was measured, at the least.
     at      when they were measured, an ISO date and time.
+    spread  width of the middle half of the cycles of one size, over their median.
     """
 
     step: float
@@ -39,6 +42,20 @@ class CycleCost:
     rest: float
     rounds: int
     at: str
+    spread: float
+
+    @property
+    def doubt(self) -> str:
+        """Why nothing should be chosen by these costs, "" where they can be relied on."""
+        if self.rounds < TRUSTED_ROUNDS:
+            measured = counted(self.rounds, "time")
+            return f"a size was measured {measured} only and {TRUSTED_ROUNDS} are needed"
+        if self.spread > TRUSTED_SPREAD:
+            return (
+                f"cycles of one size spread over {self.spread:.0%} of their median and "
+                f"{TRUSTED_SPREAD:.0%} is the most to rely on"
+            )
+        return ""
 
     def covers(self, shape: TreeShape) -> bool:
         """Whether the tree is no larger than what was measured."""
@@ -74,8 +91,9 @@ def cost_of(
         verify.setdefault(shape.total, []).append(cycle.timing.verify)
         level.setdefault(shape.top_k, []).extend(cycle.timing.draft_levels[1:])
     timings = [(shape, cycle.timing) for shape, cycle in drafted]
+    steps = [cycle.timing.total - cycle.timing.draft for cycle in plain]
     return CycleCost(
-        step=_warm([cycle.timing.total - cycle.timing.draft for cycle in plain]),
+        step=_warm(steps),
         verify=_curve(verify),
         level=_curve(level),
         root=_warm([timing.draft_levels[0] for _, timing in timings]),
@@ -83,7 +101,24 @@ def cost_of(
         rest=_warm([timing.accept + timing.commit for _, timing in timings]),
         rounds=min(len(took) for took in verify.values()),
         at=at,
+        spread=_spread([steps, *_whole(timings)]),
     )
+
+
+def _whole(timings: Sequence[tuple[TreeShape, Timing]]) -> list[list[float]]:
+    """The times of whole cycles, by their tree."""
+    whole: dict[TreeShape, list[float]] = {}
+    for shape, timing in timings:
+        whole.setdefault(shape, []).append(timing.total)
+    return list(whole.values())
+
+
+def _spread(kinds: Sequence[Sequence[float]]) -> float:
+    """Over the cycles of all kinds, each against the median of its own kind: a kind alone has too
+    few to tell."""
+    ratios = [ms / _warm(took) for took in kinds for ms in took[1:] or took]
+    low, high = np.percentile(ratios, (25, 75))
+    return float(high - low)
 
 
 def _curve(took: dict[int, list[float]]) -> Curve:

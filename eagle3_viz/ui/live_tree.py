@@ -10,11 +10,10 @@ from eagle3_viz.fixed_tree import FIXED_TREES
 from eagle3_viz.service import Engine
 from eagle3_viz.settings import MAX_DEPTH, MAX_TOP_K, MAX_TOTAL, Settings
 from eagle3_viz.tree_choice.choice import CHOOSABLE, TreeChoice, unknown_words, words
-from eagle3_viz.tree_choice.cycle_cost import TRUSTED_ROUNDS
 from eagle3_viz.ui.charts import chart, theme
+from eagle3_viz.wording import counted
 
 DEFAULT_TREE = TreeShape()
-TOO_FEW = ", too few to rely on and therefore measured again at the next load"
 SIZES = ("live_depth", "live_top_k", "live_total")
 
 
@@ -33,9 +32,13 @@ def tree_control(engine: Engine, method: Method) -> None:
             bind="query-params",
             help="EAGLE-1 drafts the same branches in every cycle; the other methods choose them.",
         )
-        _sliders(disabled=fastest or method == "eagle1")
+        choice = _choice(engine, method) if fastest else None
+        if choice is None:
+            _sliders(() if fastest else _sizes_of(method))
+        else:
+            _chosen_sizes(choice.shape)
         if fastest:
-            _why(engine, method)
+            _why(engine, choice)
         else:
             st.caption(_in_words(method))
 
@@ -60,7 +63,14 @@ def _fastest_toggle(method: Method) -> bool:
     return on and choosable
 
 
-def _sliders(*, disabled: bool) -> None:
+def _sizes_of(method: Method) -> tuple[str, ...]:
+    """The sizes that the method's tree has: lookup copies a chain, eagle1 has a tree of its own."""
+    if method in ("ar", "eagle1"):
+        return ()
+    return SIZES[:1] if method == "lookup" else SIZES
+
+
+def _sliders(movable: tuple[str, ...]) -> None:
     for label, least, most, usual, key, words_of_it in (
         ("Depth", 0, MAX_DEPTH, DEFAULT_TREE.depth, "live_depth", None),
         (
@@ -79,24 +89,41 @@ def _sliders(*, disabled: bool) -> None:
             most,
             usual,
             key=key,
-            disabled=disabled,
+            disabled=key not in movable,
             bind="query-params",
             help=words_of_it,
         )
 
 
-def _why(engine: Engine, method: Method) -> None:
+def _chosen_sizes(shape: TreeShape) -> None:
+    """The size that was chosen, where the sliders are that would choose another."""
+    for label, most, key, usual, value in (
+        ("Depth", MAX_DEPTH, "live_depth", DEFAULT_TREE.depth, shape.depth),
+        ("Top-k", MAX_TOP_K, "live_top_k", DEFAULT_TREE.top_k, shape.top_k),
+        ("Total", MAX_TOTAL, "live_total", DEFAULT_TREE.total, shape.total),
+    ):
+        # A slider that is not drawn forgets the visitor's own size unless it is set again.
+        st.session_state[key] = st.session_state.get(key, usual)
+        st.slider(label, 0, max(most, value), value, key=f"{key}_chosen_{value}", disabled=True)
+
+
+def _choice(engine: Engine, method: Method) -> TreeChoice | None:
+    """What was chosen for the method; None before the pair is loaded, and without a table."""
+    trees = engine.trees(st.session_state.live_pair) or ()
+    return next((choice for choice in trees if choice.method == method), None)
+
+
+def _why(engine: Engine, choice: TreeChoice | None) -> None:
     """The choice, and behind it the curves; before the pair is loaded, what will happen."""
-    trees = engine.trees(st.session_state.live_pair)
-    if trees is None:
+    if choice is not None:
+        st.caption(f"Chosen: {words(choice)}.")
+        if choice.caveat:
+            st.warning(choice.caveat, icon=":material/warning:")
+        _curves(choice)
+    elif engine.trees(st.session_state.live_pair) is None:
         st.caption("Chosen when the pair is loaded, with the first run.")
-        return
-    for choice in trees:
-        if choice.method == method:
-            st.caption(f"Chosen: {words(choice)}.")
-            _curves(choice)
-            return
-    st.caption(f"Chosen: {unknown_words()}. {_shape_in_words(DEFAULT_TREE)}")
+    else:
+        st.caption(f"Chosen: {unknown_words()}. {_shape_in_words(DEFAULT_TREE)}")
 
 
 def _curves(choice: TreeChoice) -> None:
@@ -111,11 +138,11 @@ def _curves(choice: TreeChoice) -> None:
 
 def _sources(choice: TreeChoice) -> str:
     cost, known = choice.cost, choice.known
-    few = TOO_FEW if cost.rounds < TRUSTED_ROUNDS else ""
     return (
         f"Costs: medians of {cost.rounds} or more cycles of each size, measured here at "
-        f"{cost.at}{few}. Tokens per cycle: {known.tokens} greedy tokens of {known.prompts} sample "
-        "prompts, shipped with the draft; other texts, and sampling, have others."
+        f"{cost.at}; the middle half of the cycles of a size spreads over {cost.spread:.0%}. "
+        f"Tokens per cycle: {known.tokens} greedy tokens of {known.prompts} sample prompts, "
+        "shipped with the draft; other texts, and sampling, have others."
     )
 
 
@@ -124,10 +151,10 @@ def _in_words(method: Method) -> str:
         tree = FIXED_TREES[st.session_state.live_fixed]
         return f"Verifies {tree.total} nodes a cycle, the root included; {tree.levels} levels."
     at = st.session_state
-    shape = Settings(depth=at.live_depth, top_k=at.live_top_k, total=at.live_total).shape
+    shape = Settings(method, depth=at.live_depth, top_k=at.live_top_k, total=at.live_total).shape
     if method == "lookup":
-        nodes = min(shape.total - 1, shape.levels)
-        return f"Copies up to {nodes} tokens a cycle and verifies them with the root."
+        copied = counted(shape.levels, "token")
+        return f"Copies up to {copied} a cycle and verifies them with the root."
     return _shape_in_words(shape)
 
 

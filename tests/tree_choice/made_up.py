@@ -16,6 +16,7 @@ COST = CycleCost(
     rest=1.0,
     rounds=3,
     at="2025-01-01T00:00:00+00:00",
+    spread=0.01,
 )
 
 
@@ -39,6 +40,7 @@ def random_cost(seed: int) -> CycleCost:
         rest=draw.uniform(0.1, 2),
         rounds=3,
         at="2025-01-01",
+        spread=0.0,
     )
 
 

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from eagle3_viz.backend import LocalBackend, Request
+from eagle3_viz.backend import LocalBackend, Progress, Request
 from eagle3_viz.config import DecodeConfig, Method, TreeShape
 from eagle3_viz.pairs import LoadedPair
 from eagle3_viz.trace import Trace
 from eagle3_viz.tree_choice import measuring
 from eagle3_viz.tree_choice.at_load import with_trees
+from eagle3_viz.tree_choice.choice import Misfit
 from eagle3_viz.tree_choice.cycle_cost import CycleCost
 from tests.lossless.tiny_pair import chat_pair
 from tests.tree_choice.made_up import COST, KNOWN
@@ -29,10 +30,12 @@ class Measurement:
     def __init__(self) -> None:
         self.asked: list[Method] = []
         self.said: list[str] = []
+        self.found = COST
 
-    def __call__(self, pair: LoadedPair, method: Method) -> CycleCost:
+    def __call__(self, pair: LoadedPair, method: Method, progress: Progress) -> CycleCost:
         self.asked.append(method)
-        return COST
+        progress(f"measuring {method}", 0, 1)
+        return self.found
 
     def progress(self, stage: str, done: int, total: int) -> None:
         self.said.append(stage)
@@ -65,6 +68,72 @@ def test_a_draft_without_a_table_keeps_the_default_and_nothing_is_measured(
     pair = with_trees(chat_pair(), measurement.progress)
     assert pair.trees == () and pair.usual_tree("eagle3") == TreeShape()
     assert measurement.asked == measurement.said == []
+
+
+BUSY = replace(COST, rounds=1)
+EVERY = Request("hello", DecodeConfig(), fastest_tree=True)
+
+
+def test_costs_in_doubt_choose_the_default_and_are_measured_again_before_the_next_run(
+    measurement: Measurement,
+) -> None:
+    measurement.found = BUSY
+    pair = with_trees(known_pair(), measurement.progress)
+    assert pair.usual_tree("eagle3") == TreeShape(4, 1, 3), "the table's nearest to 8, 2, 4"
+    assert pair.trees[0].caveat
+    pair = LocalBackend().renewed(pair, EVERY, measurement.progress)
+    assert measurement.asked == ["eagle3"] * 2 and pair.trees[0].caveat
+    measurement.found = COST
+    for _ in range(2):
+        pair = LocalBackend().renewed(pair, EVERY, measurement.progress)
+        assert not pair.trees[0].caveat
+    assert measurement.asked == ["eagle3"] * 3, "good costs are not measured again"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [replace(EVERY, fastest_tree=False), replace(EVERY, config=DecodeConfig(method="lookup"))],
+)
+def test_a_run_with_a_tree_of_its_own_waits_for_no_measurement(
+    request_: Request, measurement: Measurement
+) -> None:
+    measurement.found = BUSY
+    pair = with_trees(known_pair(), measurement.progress)
+    again = LocalBackend().renewed(pair, request_, measurement.progress)
+    assert again.trees == pair.trees and measurement.asked == ["eagle3"]
+
+
+def test_costs_that_a_run_did_not_fit_are_measured_again_though_they_are_kept(
+    measurement: Measurement,
+) -> None:
+    pair = with_trees(known_pair(), measurement.progress)
+    misfit = replace(pair, trees=(replace(pair.trees[0], misfit=Misfit(10.0, 26.0)),))
+    measurement.found = replace(COST, step=8.0, verify=((1, 7.0), (9, 8.0)))
+    again = with_trees(misfit, measurement.progress)
+    assert again.trees[0].cost == measurement.found
+    assert again.trees[0].caveat == "" and again.trees[0].in_runs == 1.0
+    assert with_trees(known_pair(), measurement.progress).trees[0].cost == measurement.found
+    assert measurement.asked == ["eagle3"] * 2, "what was kept is the new one"
+
+
+def test_where_measuring_again_finds_the_same_runs_are_expected_to_go_on_taking_longer(
+    measurement: Measurement,
+) -> None:
+    pair = with_trees(known_pair(), measurement.progress)
+    misfit = replace(pair, trees=(replace(pair.trees[0], misfit=Misfit(39.0, 26.0)),))
+    again = with_trees(misfit, measurement.progress)
+    assert again.trees[0].in_runs == 1.5 and again.trees[0].caveat == ""
+    measurement.found = BUSY
+    busy = with_trees(misfit, measurement.progress)
+    assert busy.trees[0].in_runs == 1.0 and busy.trees[0].caveat
+
+
+def test_the_choices_of_other_methods_stay(measurement: Measurement) -> None:
+    pair = with_trees(known_pair(), measurement.progress)
+    other = replace(pair.trees[0], method="eagle2")
+    both = replace(pair, trees=(other, replace(pair.trees[0], misfit=Misfit(10.0, 26.0))))
+    again = with_trees(both, measurement.progress, ["eagle3"])
+    assert again.trees[0] == other and again.trees[1].method == "eagle3"
 
 
 def test_other_methods_keep_the_default_tree(measurement: Measurement) -> None:

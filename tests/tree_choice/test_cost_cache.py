@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +41,10 @@ def test_kept_costs_are_found_again_under_their_key_alone(cache: Path) -> None:
         {"level": [[1]]},
         {"step": None},
         {"rest": float("inf")},
+        {"spread": float("nan")},
+        {"spread": -0.1},
+        {"spread": 0.5},
+        {"rounds": 1},
     ],
 )
 def test_costs_that_no_machine_has_count_as_not_measured(
@@ -63,8 +68,11 @@ def test_a_damaged_file_counts_as_not_measured_and_is_replaced(data: bytes, cach
     assert kept(KEY) == COST
 
 
-def test_costs_of_a_machine_that_was_too_busy_are_not_kept(cache: Path) -> None:
-    keep(KEY, replace(COST, rounds=2))
+@pytest.mark.parametrize("changes", [{"rounds": 2}, {"spread": 0.21}])
+def test_costs_of_a_machine_that_was_too_busy_are_not_kept(
+    changes: dict[str, Any], cache: Path
+) -> None:
+    keep(KEY, replace(COST, **changes))
     assert kept(KEY) is None and not cache.exists()
 
 

@@ -54,3 +54,22 @@ def test_a_single_cycle_of_a_kind_counts_though_it_is_the_first() -> None:
     cost = cost_of([cycle(19.0)], [(TreeShape(3, 1, 1), cycle(22.0, 2.0, 1.0))], "now")
     assert cost.verify == ((1, 19.0), (3, 22.0)) and cost.level == ((1, 1.0),)
     assert cost.rounds == 1
+
+
+def test_the_spread_is_the_middle_half_of_all_cycles_each_against_the_median_of_its_kind() -> None:
+    shape = TreeShape(3, 1, 1)
+    steps = [cycle(ms - 0.75) for ms in (500.0, 8.0, 9.0, 10.0, 11.0, 12.0)]
+    trees = [(shape, cycle(ms - 3.75, 2.0, 1.0)) for ms in (500.0, 80.0, 90.0, 100.0, 110.0, 120.0)]
+    assert cost_of(steps, trees, "now").spread == pytest.approx(0.2), "from 0.9 to 1.1, twice"
+    steady = [(shape, cycle(ms, 2.0, 1.0)) for ms in (500.0, 20.0, 20.0, 20.0, 20.0, 900.0)]
+    assert cost_of(steps[:2], steady, "now").spread == 0.0, "one cycle that was held up is none"
+
+
+@pytest.mark.parametrize(
+    ("rounds", "spread", "reliable"),
+    [(3, 0.2, True), (2, 0.0, False), (30, 0.201, False), (0, 0.5, False)],
+)
+def test_few_rounds_and_wide_spreads_are_in_doubt(
+    rounds: int, spread: float, reliable: bool
+) -> None:
+    assert (replace(COST, rounds=rounds, spread=spread).doubt == "") is reliable
