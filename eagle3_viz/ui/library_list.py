@@ -19,6 +19,7 @@ from eagle3_viz.wording import counted
 PICKED = "library_entry"  # the select box with the trace that the page is about
 TABLE = "library_table"
 FILTERS = ("library_text", "library_methods", "library_domains", "library_tags")
+NAME_WIDTH = 178  # px: with tau and the speed-up beside it, what a phone has room for
 MAX_LISTED = 20  # problems
 MAX_LINE = 300  # characters of a problem
 NONE_YET = "Nothing is kept here yet. Save a run on the Live page, or add a file below."
@@ -120,9 +121,9 @@ def _table(shown: Sequence[Entry], ids: Sequence[str]) -> None:
         on_select=lambda: _row_clicked(ids),
         selection_mode="single-row-required",
         column_config={
-            "name": st.column_config.TextColumn("name", width="medium"),
-            "tau": number("tau", format="%.2f", help="Tokens per cycle."),
-            "speed-up": number("speed-up", format="%.2f", help="Over autoregression."),
+            "name": st.column_config.TextColumn("name", width=NAME_WIDTH, pinned=True),
+            "tau": number("tau", format="%.2f", help="Tokens per cycle.", width=60),
+            "speed-up": number("speed-up", format="%.2f", help="Over autoregression.", width=80),
         },
     )
 
@@ -131,11 +132,11 @@ def _rows(shown: Sequence[Entry]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "name": [entry.name for entry in shown],
+            "tau": pd.array([entry.tau for entry in shown], "Float64"),
+            "speed-up": pd.array([entry.speedup for entry in shown], "Float64"),
             "method": [method_title(entry.method) for entry in shown],
             "domain": [entry.domain for entry in shown],
             "rule": [entry.rule for entry in shown],
-            "tau": pd.array([entry.tau for entry in shown], "Float64"),
-            "speed-up": pd.array([entry.speedup for entry in shown], "Float64"),
             "tokens": [entry.tokens for entry in shown],
             "cycles": [entry.cycles for entry in shown],
             "tags": [", ".join(entry.tags) for entry in shown],

@@ -259,3 +259,16 @@ test("a card stays in the part of the tree that the window shows", () => {
   const tall = placeCard({ left: 10, top: 10, right: 90, bottom: 34 }, { width: 200, height: 400 }, bounds, []);
   assert.ok(frame.top + tall.top + 400 <= 800);
 });
+
+test("where the area follows the tree, the tree is as high as its nodes and no node is outside", () => {
+  for (let seed = 0; seed < 30; seed += 1) {
+    const tree = buildTree(makeCycle(2 + seed, seed), false);
+    const all = folding({ showAll: true, keep: true });
+    const snug = layoutTree(tree, all, context({ width: 360, snug: true }));
+    const boxes = [...snug.nodes.values()];
+    const top = Math.min(...boxes.map(({ y, height }) => y - height / 2));
+    const bottom = Math.max(...boxes.map(({ y, height }) => y + height / 2));
+    assert.ok(top >= 0 && bottom <= snug.height, `seed ${seed}`);
+    assert.ok(snug.height - (bottom - top) < 60, `seed ${seed}: ${snug.height} for ${bottom - top}`);
+  }
+});

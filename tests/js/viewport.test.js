@@ -23,6 +23,12 @@ test("fitting stops where labels could not be read", () => {
   assert.ok(fitted({ width: 9000, height: 9000 }, area).scale > 0.6);
 });
 
+test("an area may ask for larger labels than the smallest that can be read", () => {
+  const content = { width: 900, height: 400 };
+  assert.equal(fitted(content, { width: 360, height: 400 }, 0.8).scale, 0.8);
+  assert.ok(fitted(content, { width: 360, height: 400 }).scale < 0.8);
+});
+
 test("what lies under the pointer stays there while zooming, in and out", () => {
   const view = { x: -130, y: 40, scale: 0.9 };
   for (const factor of [0.5, 0.8, 1.25, 2]) {

@@ -10,6 +10,7 @@ import { nodeAt } from "./walk.js";
 
 const STEP = 1.25; // zoom of one key press or click
 const NUDGE = 60; // px of one Shift + arrow
+const SNUG_LEGIBLE = 0.8; // where the area is narrow, a tree is panned rather than tiny
 const SLACK = 4; // px the pointer may move within a click
 const WHEEL = 0.0022; // zoom per px of the wheel
 
@@ -23,13 +24,15 @@ export class FullTree extends TreeView {
     this.cardOnFocus = false; // the inspector tells more
     this.withPruned = false;
     this.view = null; // null: fitted to the area
+    this.reached = 0; // px of the highest tree of the run, where the area follows it
     this.scene = svg("g");
     this.canvas.append(this.scene);
     this.scroller.classList.add("pannable");
     this.listenToPan();
   }
 
-  // `state.stage`: what has happened at this step of the walk, null for the whole cycle.
+  // `state.stage`: what has happened at this step of the walk, null for the whole cycle. `state.snug`:
+  // the area is no higher than the trees; it only grows, so that nothing below jumps at every cycle.
   keyOf(state) {
     const { stage } = state;
     const told = stage && [stage.depth, stage.verified, stage.tested.size, stage.decided, !!stage.kept];
@@ -41,8 +44,13 @@ export class FullTree extends TreeView {
   }
 
   resize() {
-    this.canvas.setAttribute("width", this.state.width);
-    this.canvas.setAttribute("height", this.state.height);
+    const { store, snug } = this.state;
+    if (this.run !== store.run) [this.run, this.reached] = [store.run, 0];
+    if (snug) this.reached = Math.max(this.reached, Math.ceil(this.layout.height * this.fitting(this.state).scale));
+    const { width, height } = this.area;
+    this.scroller.style.height = `${height}px`;
+    this.canvas.setAttribute("width", width);
+    this.canvas.setAttribute("height", height);
     this.place();
   }
 
@@ -54,11 +62,16 @@ export class FullTree extends TreeView {
   }
 
   get area() {
-    return { width: this.state.width, height: this.state.height };
+    const { width, height, snug } = this.state;
+    return { width, height: snug ? Math.min(height, this.reached) : height };
   }
 
   get looking() {
-    return this.view ?? fitted(this.layout, this.area);
+    return this.view ?? this.fitting(this.area);
+  }
+
+  fitting(area) {
+    return fitted(this.layout, area, this.state.snug ? SNUG_LEGIBLE : undefined);
   }
 
   place() {

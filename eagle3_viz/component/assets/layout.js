@@ -137,10 +137,12 @@ function place(visible, density, context) {
   return { visible, density, boxes, cols, offsets, top, bottom, needed };
 }
 
-// The committed line wants the root's height and gives way only to stay inside the area.
+// The committed line wants the root's height and gives way only to stay inside the area. `snug`: the
+// area follows the tree.
 function settle(plan, context) {
-  const height = Math.max(context.height, Math.ceil(plan.needed));
-  const rootY = Math.round(context.height * ROOT_AT);
+  const needed = Math.ceil(plan.needed);
+  const height = context.snug ? needed : Math.max(context.height, needed);
+  const rootY = Math.round((context.snug ? height : context.height) * ROOT_AT);
   const lowest = height - MARGIN.bottom - plan.bottom;
   const line = Math.max(Math.min(rootY, lowest), MARGIN.top - plan.top);
   const nodes = new Map();

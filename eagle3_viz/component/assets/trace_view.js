@@ -192,7 +192,7 @@ class TraceView {
     for (const [name, view] of Object.entries(this.views)) view.element.hidden = name !== tab;
     this.toolbar.show({ pruned: cycle?.pruned, withPruned: this.withPruned, tree: tab === "tree" && !notice });
     this.views.tree.withPruned = this.withPruned;
-    if (tab === "tree") this.views.tree.show({ ...panel, notice, stage });
+    if (tab === "tree") this.views.tree.show({ ...panel, notice, stage, snug: !beside });
     else this.views[tab].show(panel);
     this.main.classList.toggle("beside", beside);
     this.inspector.show({ ...shared, width: beside ? INSPECTOR : width, height: beside ? height : null });

@@ -67,12 +67,13 @@ export class TreeView {
   }
 
   drawTree() {
-    const { store, cycle, width, height } = this.state;
+    const { store, cycle, width, height, snug } = this.state;
     const held = this.canvas.contains(this.element.getRootNode().activeElement);
     this.tree = this.grow(cycle);
     this.layout = layoutTree(this.tree, this, {
       width,
       height: height - 2,
+      snug,
       measure: this.measure,
       labelOf: (token) => store.label(token),
     });

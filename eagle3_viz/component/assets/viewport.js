@@ -8,9 +8,9 @@ const HOLD = 48; // px of the content that panning always leaves in sight
 const within = (value, low, high) => Math.min(Math.max(value, low), high);
 
 // The whole content in the area where it stays legible, never enlarged.
-export function fitted(content, area) {
+export function fitted(content, area, legible = LEGIBLE) {
   const scale = Math.min(1, area.width / content.width, area.height / content.height);
-  const used = Math.max(scale, LEGIBLE);
+  const used = Math.max(scale, legible);
   const y = Math.max((area.height - content.height * used) / 2, 0);
   return { x: 0, y, scale: used };
 }
