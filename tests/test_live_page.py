@@ -1,39 +1,23 @@
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from eagle3_viz import service
-from eagle3_viz.config import METHODS, RULES, DecodeConfig, Method, Rule, Sampling, TreeShape
+from eagle3_viz.config import METHODS, RULES, DecodeConfig, Method, Rule, TreeShape
 from eagle3_viz.cycle_view import distributions_at, node_labels, node_table, stop_node
 from eagle3_viz.fixed_tree import DEFAULT_FIXED, PUBLISHED_FIXED
 from eagle3_viz.records import NodeState
-from eagle3_viz.service import Engine, Job, Phase, Status
+from eagle3_viz.service import Phase, Status
 from eagle3_viz.settings import MAX_DEPTH, MAX_TOP_K, MAX_TOTAL, Settings, rules_for
 from eagle3_viz.ui import live_state
-from eagle3_viz.ui.live_asked import run_words
 from eagle3_viz.ui.live_controls import NO_PROMPT
 from eagle3_viz.ui.live_status import describe
 from tests.fake_backend import SyntheticBackend
+from tests.live_page import eventually, finish, job_of, opened, press, sent, texts
 from tests.synthetic import make_trace
-
-PAGE = Path(__file__).resolve().parent.parent / "pages" / "live.py"
-WAIT = 10.0
-
-
-def eventually(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not holds():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -43,39 +27,7 @@ def backend() -> SyntheticBackend:
 
 @pytest.fixture
 def page(backend: SyntheticBackend, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
-    engine = Engine(backend)
-    monkeypatch.setattr(service, "shared_engine", lambda: engine)
-    yield AppTest.from_file(str(PAGE), default_timeout=30).run()
-    engine.close()
-
-
-def job_of(page: AppTest) -> Job:
-    state = page.session_state["live_state"]
-    assert isinstance(state, live_state.View) and state.job is not None
-    return state.job
-
-
-def press(page: AppTest, key: str) -> None:
-    page.button(key=key).click().run()
-    assert not page.exception
-
-
-def finish(page: AppTest) -> Job:
-    press(page, "live_run")
-    job = job_of(page)
-    eventually(lambda: job.status.ended)
-    page.run()
-    assert not page.exception
-    return job
-
-
-def sent(page: AppTest) -> dict[str, Any]:
-    """The data of the live view."""
-    return json.loads(page.get("bidi_component")[0].proto.json)
-
-
-def texts(page: AppTest) -> list[str]:
-    return [element.value for element in page.text]
+    yield from opened(backend, monkeypatch)
 
 
 def test_the_page_opens_with_a_preset_in_the_prompt_box_and_only_run_and_step_enabled(
@@ -177,21 +129,6 @@ def test_the_tree_of_prompt_lookup_is_told_as_what_it_copies(page: AppTest) -> N
     page.slider(key="live_depth").set_value(3).run()
     assert any("Copies up to 4 tokens" in caption.value for caption in page.caption)
     assert finish(page).request.config.shape == TreeShape(5, 3, 1)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_size_that_can_be_moved_has_an_effect(page: AppTest, method: Method) -> None:
-    page.toggle(key="live_fastest").set_value(False).run()
-    page.selectbox(key="live_method").set_value(method).run()
-    sizes = {"live_depth": 1, "live_top_k": 3, "live_total": 5}
-    movable = {key for key in sizes if not page.slider(key=key).disabled}
-    none: set[str] = set()
-    fewer = {"lookup": {"live_depth"}, "eagle1": none, "ar": none}
-    assert movable == fewer.get(method, set(sizes))
-    for key in movable:
-        before = finish(page).request.config.tree
-        page.slider(key=key).set_value(sizes[key]).run()
-        assert finish(page).request.config.tree != before
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -382,83 +319,6 @@ def test_one_cycle_is_one_cycle() -> None:
     one, two = make_trace(cycles=1, finish=None), make_trace(cycles=2, finish=None)
     assert describe(Status(Phase.PAUSED), one).endswith(" · Paused after 1 cycle.")
     assert describe(Status(Phase.PAUSED), two).endswith(" · Paused after 2 cycles.")
-
-
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        (DecodeConfig(shape=TreeShape(6, 1, 4)), "EAGLE-3, greedy, tree 6, 1, 4"),
-        (
-            DecodeConfig(method="eagle2", rule="sample", sampling=Sampling(0.7)),
-            "EAGLE-2, sample at temperature 0.7, tree 8, 2, 4",
-        ),
-        (DecodeConfig(method="eagle1"), "EAGLE-1, greedy, tree seven"),
-        (
-            Settings(method="lookup", depth=3, total=2).config(),
-            "Prompt lookup, greedy, copies up to 4 tokens",
-        ),
-        (DecodeConfig(method="ar"), "Autoregression, greedy"),
-    ],
-)
-def test_a_run_is_named_by_method_rule_and_tree(config: DecodeConfig, words: str) -> None:
-    settings = json.loads(json.dumps(asdict(config)))
-    header = replace(
-        make_trace(cycles=0).header, method=config.method, rule=config.rule, config=settings
-    )
-    assert run_words(header) == words
-
-
-OVER = "The controls have changed since: Run to see their result."
-GOING = "The controls have changed since: this run goes on as it began."
-
-
-def test_a_result_says_when_the_controls_ask_for_another_run(page: AppTest) -> None:
-    finish(page)
-    assert sent(page)["note"] == ""
-    page.selectbox(key="live_method").set_value("lookup").run()
-    assert sent(page)["note"] == OVER
-    assert sent(page)["run"]["sentence"].startswith("EAGLE-3")
-    page.selectbox(key="live_method").set_value("eagle3").run()
-    assert sent(page)["note"] == ""
-    page.number_input(key="live_temperature").set_value(0.7).run()
-    assert sent(page)["note"] == OVER
-    page.number_input(key="live_temperature").set_value(0.0).run()
-    page.text_area(key="live_prompt").set_value("another").run()
-    assert sent(page)["note"] == OVER
-    finish(page)
-    assert sent(page)["note"] == ""
-
-
-def test_a_paused_run_says_that_it_does_not_take_changed_controls_over(page: AppTest) -> None:
-    press(page, "live_step")
-    eventually(lambda: job_of(page).status.phase is Phase.PAUSED)
-    page.run()
-    assert sent(page)["note"] == ""
-    page.number_input(key="live_max_tokens").set_value(40).run()
-    assert sent(page)["note"] == GOING
-
-
-def test_controls_without_effect_on_a_run_do_not_make_its_result_another(page: AppTest) -> None:
-    finish(page)
-    page.selectbox(key="live_method").set_value("eagle1").run()
-    page.selectbox(key="live_fixed").set_value(PUBLISHED_FIXED.name).run()
-    page.selectbox(key="live_method").set_value("eagle3").run()
-    page.number_input(key="live_temperature").set_value(0.7).run()
-    page.number_input(key="live_seed").set_value(5).run()
-    page.slider(key="live_target_top_p").set_value(0.5).run()
-    assert sent(page)["note"] == OVER
-    page.number_input(key="live_temperature").set_value(0.0).run()
-    assert sent(page)["note"] == ""
-
-
-def test_what_only_draws_depend_on_can_be_set_only_where_something_is_drawn(page: AppTest) -> None:
-    def movable() -> set[bool]:
-        numbers = [page.number_input(key=f"live_{name}") for name in ("seed", "target_top_k")]
-        return {not control.disabled for control in (*numbers, page.slider("live_target_top_p"))}
-
-    assert movable() == {False}
-    page.number_input(key="live_temperature").set_value(0.7).run()
-    assert movable() == {True}
 
 
 def test_a_pick_from_a_list_that_has_changed_names_no_node(
