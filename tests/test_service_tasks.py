@@ -9,7 +9,7 @@ import pytest
 
 from eagle3_viz.backend import Task, TaskStep
 from eagle3_viz.service import Engine, Phase
-from tests.test_service import WAIT, FakeBackend, eventually, request
+from tests.held_backend import WAIT, FakeBackend, eventually, request
 
 
 @pytest.fixture
