@@ -49,7 +49,7 @@ def test_a_task_waits_its_turn_and_works_on_the_pair_of_the_runs(
     job = engine.submit("t", task(taken))
     eventually(lambda: job.status.ended)
     assert run.status.phase is job.status.phase is Phase.FINISHED
-    assert taken == ["pair x"] and backend.loads == ["x"]
+    assert taken == ["pair x judged"] and backend.loads == ["x"]
     assert job.result == ("x",) * 3 and job.trace is None
     assert backend.measured == ["a"], "a task has no baseline"
 
