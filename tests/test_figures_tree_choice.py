@@ -33,6 +33,13 @@ def test_the_promise_figure_draws_every_size_and_marks_the_chosen_one() -> None:
     assert chosen.text == ("chosen",), "not by its colour alone"
 
 
+def test_the_legend_stands_above_the_gridlines_and_the_mark_where_the_curve_is_not() -> None:
+    legend = cost_figure(COST).layout.legend
+    assert legend.y > 1 and legend.yanchor == "bottom"
+    (mark,) = promise_figure(CHOICE).layout.annotations
+    assert mark.xanchor == "left" and mark.yanchor == "top", "left of where it falls, below 1"
+
+
 @pytest.mark.parametrize(("mode", "colours"), [("light", LIGHT), ("dark", DARK)])
 def test_both_themes_have_their_own_colours(mode: Mode, colours: Any) -> None:
     lines = named(cost_figure(COST, mode=mode))

@@ -106,11 +106,15 @@ def _mark_autoregression(figure: go.Figure, colours: Palette) -> None:
         y=1.0,
         line={"color": colours.muted, "width": 1, "dash": "dot"},
         annotation={"text": AUTOREGRESSION, "font": {"color": colours.muted, "size": 11}},
-        annotation_position="bottom right",
+        annotation_position="bottom left",  # the curve comes down to the line on the right
     )
 
 
 def _by_width(figure: go.Figure) -> go.Figure:
     figure.update_xaxes(type="log", tickvals=WIDTHS, ticktext=[str(width) for width in WIDTHS])
-    figure.update_layout(legend={"x": 0.02, "xanchor": "left", "y": 1.0})
+    figure.update_layout(
+        margin={"t": 66},
+        title={"yref": "container", "y": 1, "yanchor": "top", "pad": {"t": 10}},
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+    )
     return figure
