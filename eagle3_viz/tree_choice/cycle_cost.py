@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from statistics import median
 
 import numpy as np
@@ -13,7 +14,7 @@ from eagle3_viz.records import Cycle, Timing
 from eagle3_viz.wording import counted
 
 TRUSTED_ROUNDS = 3
-TRUSTED_SPREAD = 0.2  # beyond it the order of the trees is that of the disturbances
+TRUSTED_ERROR = 0.05  # of a median; trees that are closer together are not told apart
 
 Curve = tuple[tuple[int, float], ...]
 """(width, milliseconds) by rising width; straight lines between them."""
@@ -45,15 +46,20 @@ class CycleCost:
     spread: float
 
     @property
+    def error(self) -> float:
+        """By what share a median may be off: about one standard error, for there are `rounds`."""
+        return self.spread / sqrt(self.rounds)
+
+    @property
     def doubt(self) -> str:
         """Why nothing should be chosen by these costs, "" where they can be relied on."""
         if self.rounds < TRUSTED_ROUNDS:
             measured = counted(self.rounds, "time")
             return f"a size was measured {measured} only and {TRUSTED_ROUNDS} are needed"
-        if self.spread > TRUSTED_SPREAD:
+        if self.error > TRUSTED_ERROR:
             return (
-                f"cycles of one size spread over {self.spread:.0%} of their median and "
-                f"{TRUSTED_SPREAD:.0%} is the most to rely on"
+                f"cycles of one size spread over {self.spread:.0%} of their median, which may be "
+                f"off by {self.error:.0%}, and {TRUSTED_ERROR:.0%} is the most to choose by"
             )
         return ""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eagle3_viz.config import TreeShape
-from eagle3_viz.tree_choice.choice import LEAST_MARGIN, Misfit, choose, margin, words
+from eagle3_viz.tree_choice.choice import Misfit, choose, words
 from eagle3_viz.tree_choice.cycle_cost import CycleCost
 from eagle3_viz.tree_choice.known_acceptance import KnownAcceptance
 from tests.tree_choice.made_up import COST, KNOWN, random_cost, random_table, table
@@ -42,13 +42,13 @@ def distance(shape: TreeShape) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("spread", [0.0, 0.08, 0.19])
+@pytest.mark.parametrize("spread", [0.0, 0.08])
 def test_the_chosen_tree_is_the_most_usual_of_those_as_fast_as_the_fastest(
     seed: int, spread: float
 ) -> None:
     cost, known = replace(random_cost(seed), spread=spread), random_table(seed)
     every = covered(cost, known)
-    enough = max(every.values()) * (1 - max(LEAST_MARGIN, spread))
+    enough = max(every.values()) * (1 - 0.05)
     choice = choose("eagle3", cost, known)
     assert choice.best.speedup == pytest.approx(max(every.values()))
     assert choice.chosen.tau == dict(known.trees())[choice.shape]
@@ -74,7 +74,7 @@ def test_noise_below_the_spread_does_not_take_the_default_s_place(seed: int) -> 
     assert dict(flat.trees()) == usual
     cost = CycleCost(
         20.0,
-        tuple((width, 20 * draw.uniform(0.97, 1.03)) for width in (1, 4, 12)),
+        tuple((width, 20 * draw.uniform(0.98, 1.02)) for width in (1, 4, 12)),
         ((1, 1e-9), (4, 1e-9)),
         *(1.0, 1e-9, 1.0, 5, "", 0.08),
     )
@@ -85,7 +85,7 @@ def test_noise_below_the_spread_does_not_take_the_default_s_place(seed: int) -> 
     ("changes", "reason"),
     [
         ({"rounds": 1}, "a size was measured 1 time only and 3 are needed"),
-        ({"spread": 0.34}, "spread over 34% of their median and 20% is the most"),
+        ({"spread": 0.34}, "spread over 34% of their median, which may be off by 20%"),
     ],
 )
 def test_costs_that_cannot_be_relied_on_choose_nothing_and_say_so(
@@ -152,13 +152,12 @@ def test_the_sentence_has_the_numbers_that_the_choice_follows_from() -> None:
 
 
 def test_the_sentence_names_the_fastest_where_it_could_not_be_told_from_the_chosen_one() -> None:
-    cost = replace(COST, spread=0.15)
-    known = table({1: ((1.5,),), 4: ((1.0,), (1.0,), (1.4,))}, 2)
-    choice = choose("eagle3", replace(cost, level=((1, 0.1), (4, 0.1))), known)
+    known = table({1: ((1.5,),), 4: ((1.0,), (1.0,), (1.55,))}, 2)
+    choice = choose("eagle3", replace(COST, level=((1, 0.1), (4, 0.1))), known)
     assert (choice.shape, choice.best.shape) == (TreeShape(2, 2, 4), TreeShape(2, 0, 1))
     sentence = words(choice)
-    assert f"{choice.best.speedup:.2f}x with 2, 0, 1" in sentence and "15%" in sentence
-    assert "the most of all trees, " in sentence and margin(cost) == 0.15
+    assert f"{choice.best.speedup:.2f}x with 2, 0, 1" in sentence and "5%" in sentence
+    assert "the most of all trees, " in sentence
 
 
 def test_the_sentence_says_what_runs_take_where_they_always_take_longer() -> None:

@@ -97,7 +97,7 @@ def test_costs_that_still_spread_too_much_at_the_bound_say_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = spread_of(monkeypatch, 0.5, 0.4)
-    assert "40%" in measured(60.0, 120.0).doubt and seen == [77, 154]
+    assert "16%" in measured(60.0, 120.0).doubt and seen == [77, 154]
 
 
 def test_what_progress_raises_ends_the_measurement() -> None:
