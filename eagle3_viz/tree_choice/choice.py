@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eagle3_viz.config import Method, TreeShape
-from eagle3_viz.tree_choice.cycle_cost import TRUSTED_ERROR, CycleCost
+from eagle3_viz.tree_choice.cycle_cost import CycleCost
 from eagle3_viz.tree_choice.known_acceptance import KnownAcceptance
 
 CHOOSABLE: frozenset[Method] = frozenset({"eagle2", "eagle3"})
 """Methods whose dynamic tree is chosen by measurement."""
 
+TOLD_APART = 0.05  # by what share a speed-up has to be greater to count as greater
 TOLERANCE = 1.25  # times that a run's cycle may take longer, or less long, than measured
 
 
@@ -89,7 +90,7 @@ def choose(method: Method, cost: CycleCost, known: KnownAcceptance) -> TreeChoic
     """Of the trees that are as fast as the fastest, as far as can be told, the most usual one.
 
     That is the one nearest to `TreeShape()`, so that noise does not choose between trees that are
-    equally good: of reliable costs those as fast up to TRUSTED_ERROR, of others all. The costs
+    equally good: of reliable costs those as fast up to TOLD_APART, of others all. The costs
     cover the tree of two nodes, which every table has.
     """
     of_total: dict[int, Candidate] = {}
@@ -102,7 +103,7 @@ def choose(method: Method, cost: CycleCost, known: KnownAcceptance) -> TreeChoic
             if found.speedup > least.speedup:
                 of_total[shape.total] = found
     fastest = max(found.speedup for found in every)
-    enough = 0.0 if cost.doubt else fastest * (1.0 - TRUSTED_ERROR)
+    enough = 0.0 if cost.doubt else fastest * (1.0 - TOLD_APART)
     chosen = min((found for found in every if found.speedup >= enough), key=_from_usual)
     return TreeChoice(method, chosen, tuple(of_total.values()), cost, known)
 
@@ -148,7 +149,7 @@ def _rank(choice: TreeChoice) -> str:
     shape = best.shape
     return (
         f"which is as good as the most of all trees, {best.speedup:.2f}x with {shape.total}, "
-        f"{shape.depth}, {shape.top_k}: less than {TRUSTED_ERROR:.0%} apart is not told apart"
+        f"{shape.depth}, {shape.top_k}: less than {TOLD_APART:.0%} apart is not told apart"
     )
 
 

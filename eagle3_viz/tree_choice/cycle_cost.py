@@ -13,8 +13,8 @@ from eagle3_viz.config import TreeShape
 from eagle3_viz.records import Cycle, Timing
 from eagle3_viz.wording import counted
 
-TRUSTED_ROUNDS = 3
-TRUSTED_ERROR = 0.05  # of a median; trees that are closer together are not told apart
+TRUSTED_ROUNDS = 5  # of fewer, without the first, nobody can tell how far they spread
+TRUSTED_ERROR = 0.03  # of a median
 
 Curve = tuple[tuple[int, float], ...]
 """(width, milliseconds) by rising width; straight lines between them."""

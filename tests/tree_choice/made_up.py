@@ -14,7 +14,7 @@ COST = CycleCost(
     root=1.5,
     select=0.5,
     rest=1.0,
-    rounds=3,
+    rounds=5,
     at="2025-01-01T00:00:00+00:00",
     spread=0.01,
 )
@@ -38,7 +38,7 @@ def random_cost(seed: int) -> CycleCost:
         root=draw.uniform(0.1, 5),
         select=draw.uniform(0.1, 1),
         rest=draw.uniform(0.1, 2),
-        rounds=3,
+        rounds=5,
         at="2025-01-01",
         spread=0.0,
     )
