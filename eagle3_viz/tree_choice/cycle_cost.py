@@ -14,7 +14,7 @@ from eagle3_viz.records import Cycle, Timing
 from eagle3_viz.wording import counted
 
 TRUSTED_ROUNDS = 5  # of fewer, without the first, nobody can tell how far they spread
-TRUSTED_ERROR = 0.03  # of a median
+TRUSTED_ERROR = 0.02  # of a median
 
 Curve = tuple[tuple[int, float], ...]
 """(width, milliseconds) by rising width; straight lines between them."""

@@ -75,7 +75,7 @@ def spread_of(monkeypatch: pytest.MonkeyPatch, *spreads: float) -> list[int]:
 
 
 def test_costs_that_spread_too_much_are_measured_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = spread_of(monkeypatch, 0.5, 0.05)
+    seen = spread_of(monkeypatch, 0.5, 0.04)
     stages: list[tuple[str, int, int]] = []
     cost = measuring.measure(
         chat_pair(), "eagle3", lambda *stage: stages.append(stage), seconds=60.0, longest=120.0
@@ -89,7 +89,7 @@ def test_costs_that_spread_too_much_are_measured_longer(monkeypatch: pytest.Monk
 
 
 def test_costs_that_spread_little_are_not_measured_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = spread_of(monkeypatch, 0.05)
+    seen = spread_of(monkeypatch, 0.04)
     assert measured(60.0, 120.0).doubt == "" and seen == [77]
 
 
