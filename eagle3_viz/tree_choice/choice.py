@@ -11,7 +11,7 @@ from eagle3_viz.tree_choice.known_acceptance import KnownAcceptance
 CHOOSABLE: frozenset[Method] = frozenset({"eagle2", "eagle3"})
 """Methods whose dynamic tree is chosen by measurement."""
 
-TOLD_APART = 0.05  # by what share a speed-up has to be greater to count as greater
+TOLD_APART = 0.02  # by what share a speed-up has to be greater to count as greater
 TOLERANCE = 1.25  # times that a run's cycle may take longer, or less long, than measured
 
 
@@ -87,14 +87,13 @@ class TreeChoice:
 
 
 def choose(method: Method, cost: CycleCost, known: KnownAcceptance) -> TreeChoice:
-    """Of the trees that are as fast as the fastest, as far as can be told, the most usual one.
+    """The smallest of the trees that are as fast as the fastest, up to TOLD_APART.
 
-    That is the one nearest to `TreeShape()`, so that noise does not choose between trees that are
-    equally good: of reliable costs those as fast up to TOLD_APART, of others all. The costs
-    cover the tree of two nodes, which every table has.
+    Of costs that are not to be relied on, the tree nearest to `TreeShape()`. The costs cover the
+    tree of two nodes, which every table has.
     """
     of_total: dict[int, Candidate] = {}
-    every = []
+    every = []  # by rising size
     for shape, tau in sorted(known.trees(), key=_size):
         if cost.covers(shape):
             found = Candidate(shape, tau, cost.cycle(shape), cost.speedup(shape, tau))
@@ -103,8 +102,10 @@ def choose(method: Method, cost: CycleCost, known: KnownAcceptance) -> TreeChoic
             if found.speedup > least.speedup:
                 of_total[shape.total] = found
     fastest = max(found.speedup for found in every)
-    enough = 0.0 if cost.doubt else fastest * (1.0 - TOLD_APART)
-    chosen = min((found for found in every if found.speedup >= enough), key=_from_usual)
+    if cost.doubt:
+        chosen = min(every, key=_from_usual)
+    else:
+        chosen = next(found for found in every if found.speedup >= fastest * (1.0 - TOLD_APART))
     return TreeChoice(method, chosen, tuple(of_total.values()), cost, known)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from eagle3_viz.config import TreeShape
 from eagle3_viz.records import Cycle, Timing
 from eagle3_viz.wording import counted
 
-TRUSTED_ROUNDS = 5  # of fewer, without the first, nobody can tell how far they spread
-TRUSTED_ERROR = 0.02  # of a median
+TRUSTED_ROUNDS = 3  # of fewer, without the first, nobody can tell how far they spread
+TRUSTED_ERROR = 0.1  # of a median; neighbouring widths steady each other (`rising`)
 
 Curve = tuple[tuple[int, float], ...]
 """(width, milliseconds) by rising width; straight lines between them."""
@@ -22,7 +22,7 @@ Curve = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class CycleCost:
-    """Medians of measured cycles, in milliseconds.
+    """Medians of measured cycles, in milliseconds; a wider forward never takes less (`rising`).
 
     step    one token of autoregression.
     verify  a target forward, by the nodes that it verifies; from one node on.
@@ -128,7 +128,22 @@ def _spread(kinds: Sequence[Sequence[float]]) -> float:
 
 
 def _curve(took: dict[int, list[float]]) -> Curve:
-    return tuple((width, _warm(took[width])) for width in sorted(took))
+    widths = sorted(took)
+    return tuple(zip(widths, rising([_warm(took[width]) for width in widths]), strict=True))
+
+
+def rising(values: Sequence[float]) -> list[float]:
+    """The sequence nearest to `values`, by least squares, that never falls.
+
+    More nodes take no less time: a median that says so was disturbed, or its neighbours were. By
+    the minimax formula of isotonic regression: max over j <= i of min over k >= i of the mean of
+    values j to k.
+    """
+    count = len(values)
+    return [
+        max(min(fmean(values[j : k + 1]) for k in range(i, count)) for j in range(i + 1))
+        for i in range(count)
+    ]
 
 
 def _warm(took: Sequence[float]) -> float:

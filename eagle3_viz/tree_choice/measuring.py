@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Measured = tuple[TreeShape, Cycle]
 
-SECONDS = 2.5
+SECONDS = 2.0
 LONGEST = 4.0  # seconds, while what was measured cannot be relied on
 ROUNDS = 7
 MOST_ROUNDS = 14

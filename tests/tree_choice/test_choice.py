@@ -37,29 +37,29 @@ def covered(cost: CycleCost, known: KnownAcceptance) -> dict[TreeShape, float]:
     }
 
 
-def distance(shape: TreeShape) -> tuple[int, int, int]:
-    return abs(shape.total - 8), abs(shape.depth - 2), abs(shape.top_k - 4)
+def size(shape: TreeShape) -> tuple[int, int, int]:
+    return shape.total, shape.depth, shape.top_k
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("spread", [0.0, 0.04])
-def test_the_chosen_tree_is_the_most_usual_of_those_as_fast_as_the_fastest(
+@pytest.mark.parametrize("spread", [0.0, 0.2])
+def test_the_chosen_tree_is_the_smallest_of_those_as_fast_as_the_fastest(
     seed: int, spread: float
 ) -> None:
     cost, known = replace(random_cost(seed), spread=spread), random_table(seed)
     every = covered(cost, known)
-    enough = max(every.values()) * (1 - 0.05)
+    enough = max(every.values()) * (1 - 0.02)
     choice = choose("eagle3", cost, known)
     assert choice.best.speedup == pytest.approx(max(every.values()))
     assert choice.chosen.tau == dict(known.trees())[choice.shape]
     assert choice.chosen.speedup == pytest.approx(every[choice.shape])
     assert every[choice.shape] >= enough
-    nearer = {s for s in every if distance(s) < distance(choice.shape)}
-    assert all(every[shape] < enough for shape in nearer)
+    smaller = {s for s in every if size(s) < size(choice.shape)}
+    assert all(every[shape] < enough for shape in smaller)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_noise_below_the_spread_does_not_take_the_default_s_place(seed: int) -> None:
+def test_noise_does_not_choose_among_trees_that_are_equally_fast(seed: int) -> None:
     """Costs under which all trees are equally fast, but for noise."""
     draw = random.Random(seed)
     known = random_table(seed)
@@ -74,17 +74,17 @@ def test_noise_below_the_spread_does_not_take_the_default_s_place(seed: int) -> 
     assert dict(flat.trees()) == usual
     cost = CycleCost(
         20.0,
-        tuple((width, 20 * draw.uniform(0.98, 1.02)) for width in (1, 4, 12)),
+        tuple((width, 20 * draw.uniform(0.995, 1.005)) for width in (1, 4, 12)),
         ((1, 1e-9), (4, 1e-9)),
         *(1.0, 1e-9, 1.0, 5, "", 0.04),
     )
-    assert choose("eagle3", cost, flat).shape == TreeShape(8, 2, 4)
+    assert choose("eagle3", cost, flat).shape == TreeShape(2, 0, 1)
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"rounds": 1}, "a size was measured 1 time only and 5 are needed"),
+        ({"rounds": 1}, "a size was measured 1 time only and 3 are needed"),
         ({"spread": 0.34}, "spread over 34% of their median, which may be off by 15%"),
     ],
 )
@@ -128,12 +128,12 @@ def test_each_number_of_nodes_has_its_own_best_tree(seed: int) -> None:
         assert found.speedup == pytest.approx(max(rivals))
 
 
-def test_of_equal_trees_the_one_nearest_to_the_default_is_chosen() -> None:
+def test_of_equal_trees_the_smallest_is_chosen() -> None:
     free = CycleCost(
         20.0, ((1, 20.0), (9, 20.0)), ((1, 1e-12), (3, 1e-12)), 1.0, 1e-12, 1.0, 5, "", 0.0
     )
     same = table({1: ((2.0, None), (2.0, 2.0)), 3: ((2.0, 2.0), (2.0, 2.0))}, 2, 3)
-    assert choose("eagle3", free, same).shape == TreeShape(3, 1, 3)
+    assert choose("eagle3", free, same).shape == TreeShape(2, 0, 1)
 
 
 def test_a_dearer_width_moves_the_choice_to_a_smaller_tree() -> None:
@@ -141,7 +141,7 @@ def test_a_dearer_width_moves_the_choice_to_a_smaller_tree() -> None:
     steep = CycleCost(
         20.0, ((1, 19.0), (2, 19.0), (9, 150.0)), COST.level, 1.5, 0.5, 1.0, 5, "", 0.0
     )
-    assert choose("eagle3", steep, KNOWN).shape == TreeShape(2, 0, 3)
+    assert choose("eagle3", steep, KNOWN).shape == TreeShape(2, 0, 1)
 
 
 def test_the_sentence_has_the_numbers_that_the_choice_follows_from() -> None:
@@ -152,11 +152,11 @@ def test_the_sentence_has_the_numbers_that_the_choice_follows_from() -> None:
 
 
 def test_the_sentence_names_the_fastest_where_it_could_not_be_told_from_the_chosen_one() -> None:
-    known = table({1: ((1.5,),), 4: ((1.0,), (1.0,), (1.55,))}, 2)
-    choice = choose("eagle3", replace(COST, level=((1, 0.1), (4, 0.1))), known)
-    assert (choice.shape, choice.best.shape) == (TreeShape(2, 2, 4), TreeShape(2, 0, 1))
+    known = table({2: ((1.5, 1.52),)}, 2, 3)
+    choice = choose("eagle3", replace(COST, verify=((1, 19.0), (9, 19.2))), known)
+    assert (choice.shape, choice.best.shape) == (TreeShape(2, 0, 2), TreeShape(3, 0, 2))
     sentence = words(choice)
-    assert f"{choice.best.speedup:.2f}x with 2, 0, 1" in sentence and "5%" in sentence
+    assert f"{choice.best.speedup:.2f}x with 3, 0, 2" in sentence and "2%" in sentence
     assert "the most of all trees, " in sentence
 
 

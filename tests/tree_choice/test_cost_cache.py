@@ -68,7 +68,7 @@ def test_a_damaged_file_counts_as_not_measured_and_is_replaced(data: bytes, cach
     assert kept(KEY) == COST
 
 
-@pytest.mark.parametrize("changes", [{"rounds": 4}, {"spread": 0.12}])
+@pytest.mark.parametrize("changes", [{"rounds": 2}, {"spread": 0.3}])
 def test_costs_of_a_machine_that_was_too_busy_are_not_kept(
     changes: dict[str, Any], cache: Path
 ) -> None:
