@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +11,7 @@ import torch
 from transformers.cache_utils import Cache
 
 from eagle3_viz.attention import attend
-from eagle3_viz.llama_block import Angles, LlamaBlock
+from eagle3_viz.llama_block import Angles, Heads, LlamaBlock
 from eagle3_viz.rms_norm import RmsNorm
 
 KeysAndValues = tuple[torch.Tensor, torch.Tensor]  # each [1, KV, capacity, hd]
@@ -58,12 +59,8 @@ class Appended:
         return block.cached(stream, inputs, angles, mask, cache, self.first, norm, scale)
 
 
-@dataclass(frozen=True)
-class Updated:
-    """Rows go wherever a cache of transformers puts them; without one they see each other only."""
-
-    cache: Cache | None
-    masks: Sequence[torch.Tensor | None]
+class Attending(ABC):
+    """A `Memory` that computes attention between the two halves of a layer."""
 
     def through(
         self,
@@ -76,7 +73,23 @@ class Updated:
         scale: float | None = None,
     ) -> torch.Tensor:
         """As `Memory.through`."""
-        q, k, v = block.heads(inputs, angles, norm)
+        return block.rest(stream, self.attended(index, block.heads(inputs, angles, norm), scale))
+
+    @abstractmethod
+    def attended(self, index: int, heads: Heads, scale: float | None) -> torch.Tensor:
+        """What the queries [B, H, m, hd] of layer `index` see; its keys and values are kept."""
+
+
+@dataclass(frozen=True)
+class Updated(Attending):
+    """Rows go wherever a cache of transformers puts them; without one they see each other only."""
+
+    cache: Cache | None
+    masks: Sequence[torch.Tensor | None]
+
+    def attended(self, index: int, heads: Heads, scale: float | None) -> torch.Tensor:
+        """As `Attending.attended`."""
+        q, k, v = heads
         if self.cache is not None:
             k, v = self.cache.update(k, v, index)
-        return block.rest(stream, attend(q, k, v, self.masks[index], scale))
+        return attend(q, k, v, self.masks[index], scale)

@@ -58,9 +58,8 @@ class StaticLoop(Loop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        chosen = self.config.rule != "sample"
-        static = isinstance(self.draft, FeatureDraft) and chosen
-        self._drafting = self.draft if static and isinstance(self.draft, FeatureDraft) else None
+        chosen = None if self.config.rule == "sample" else self.draft
+        self._drafting = chosen if isinstance(chosen, FeatureDraft) else None
         self._last: Verdict | None = None
 
     def prefill(self, prompt_ids: list[int], endings: Endings) -> Prefill:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from eagle3_viz.layer_memory import KeysAndValues
-from eagle3_viz.llama_block import Angles, LlamaBlock
-from eagle3_viz.rms_norm import RmsNorm
+from eagle3_viz.layer_memory import Attending, KeysAndValues
+from eagle3_viz.llama_block import Heads
 from kernels.ancestor_bits import TreeMask
 from kernels.tree_attention import tree_attention
 
@@ -17,7 +16,7 @@ SMALLEST_BUCKET = 512
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placed(Attending):
     """A `Memory`: rows of a text go to `places` in its cache; `tree` says what they see.
 
     layers   by layer, as many rows of its keys and values as attention may look at.
@@ -30,25 +29,13 @@ class Placed:
     tree: TreeMask
     windows: Sequence[int | None]
 
-    def through(
-        self,
-        index: int,
-        block: LlamaBlock,
-        stream: torch.Tensor,
-        inputs: torch.Tensor,
-        angles: Angles,
-        norm: RmsNorm | None = None,
-        scale: float | None = None,
-    ) -> torch.Tensor:
-        """As `Memory.through`."""
-        q, k, v = block.heads(inputs, angles, norm)
+    def attended(self, index: int, heads: Heads, scale: float | None) -> torch.Tensor:
+        """As `Attending.attended`."""
+        q, k, v = heads
         keys, values = self.layers[index]
         keys.index_copy_(2, self.places, k)
         values.index_copy_(2, self.places, v)
-        attended = tree_attention(
-            q, keys, values, self.tree, scale=scale, window=self.windows[index]
-        )
-        return block.rest(stream, attended)
+        return tree_attention(q, keys, values, self.tree, scale=scale, window=self.windows[index])
 
 
 def bucket_of(rows: int, capacity: int) -> int:
