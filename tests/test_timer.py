@@ -43,3 +43,40 @@ def test_the_clock_is_the_stream_of_its_own_device(monkeypatch: pytest.MonkeyPat
     timer.start()
     timer.mark("first")
     assert recorded == ["of cuda:1", "of cuda:1"]
+
+
+class Event:
+    """An event of a device whose clock is a count of events."""
+
+    count = 0
+    waited = 0
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self, stream: object) -> None:
+        Event.count += 1
+        self.at = Event.count
+
+    def synchronize(self) -> None:
+        Event.waited += 1
+
+    def elapsed_time(self, later: Event) -> float:
+        return float(later.at - self.at)
+
+
+def test_on_a_gpu_events_are_waited_for_once_and_the_hosts_clock_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter([5_000_000, 9_000_000])
+    monkeypatch.setattr(timer_module.time, "perf_counter_ns", lambda: next(clock))
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    timer = PhaseTimer(torch.device("cuda"))
+    timer.start()
+    timer.mark("draft")
+    timer.mark("verify")
+    timer.settle()
+    timer.mark("commit")
+    assert timer.laps() == [("draft", 1.0), ("verify", 1.0), ("commit", 4.0)]
+    assert Event.waited == 1
