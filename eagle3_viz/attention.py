@@ -6,6 +6,7 @@ are read once and never repeated in memory. Masks arrive already folded (`additi
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -46,9 +47,17 @@ def additive_mask(visible: torch.Tensor, groups: int, dtype: torch.dtype) -> tor
 
     Returns [1 or B, 1, groups * t, n].
     """
-    mask = torch.where(visible, 0.0, float("-inf")).to(dtype)
+    mask = torch.where(visible, *_seen_and_unseen(visible.device, dtype))
     by_text = mask if mask.ndim == 3 else mask[None]
-    return by_text.repeat(1, groups, 1)[:, None]
+    return torch.cat([by_text] * groups, dim=1)[:, None]
+
+
+@cache  # for ever: a recording may read them
+def _seen_and_unseen(device: torch.device, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a mask adds, each a scalar."""
+    return torch.zeros((), dtype=dtype, device=device), torch.tensor(
+        float("-inf"), dtype=dtype, device=device
+    )
 
 
 def attend(

@@ -10,46 +10,41 @@ import torch
 from eagle3_viz.acceptance import Decision, residual_chain, typical_threshold
 from eagle3_viz.config import DecodeConfig, Rule
 from eagle3_viz.drafts.base import Draft
+from eagle3_viz.host_tree import HostTree
 from eagle3_viz.records import Distributions, Top
-from eagle3_viz.tree import DraftTree
+from eagle3_viz.target_rows import TargetRows
 
 HEAD = 20
 
 
-def place_of(tree: DraftTree, node: int) -> int | None:
-    """Place of `node` among the expanded ones, or None where the draft did not expand it."""
-    hits = (tree.expanded == tree.pool_index[node]).nonzero()
-    return int(hits[0, 0]) if len(hits) else None
-
-
-def q_row_of(tree: DraftTree, node: int) -> torch.Tensor | None:
-    """log q [DV] after `node`, or None where the draft did not expand it."""
-    row = place_of(tree, node)
-    if row is None:
-        return None
-    for level in tree.q_logprobs:
-        if row < len(level):
-            return level[row]
-        row -= len(level)
-    raise IndexError(f"node {node} is marked expanded but its q was not kept")
-
-
 def observe_distributions(
     config: DecodeConfig,
-    tree: DraftTree,
-    log_p: torch.Tensor,  # float32 [T, V], log p_raw
+    tree: HostTree,
+    p_of_nodes: np.ndarray,  # float32 [T], p_raw of each node's token under its parent
+    seen: TargetRows,
     decision: Decision,
     draft: Draft | None,
 ) -> tuple[Distributions, ...]:
     """One entry per visited node, root first."""
     path = list(decision.verdict.path)
-    log_p = log_p[path]
+    log_p = seen.log_p[: len(path)]
     p_raw = log_p.exp()
     entropies = (-(p_raw * log_p).sum(-1)).tolist()
     compared = {} if draft is None else _compared(tree, path, log_p, draft.target_ids)
+    best = None if decision.best is None else decision.best.tolist()
     return tuple(
-        _at_node(config, tree, node, row, head, entropy, compared.get(node, NO_Q), decision)
-        for node, row, head, entropy in zip(path, p_raw, _tops(p_raw), entropies, strict=True)
+        _at_node(
+            config,
+            tree,
+            node,
+            p_of_nodes,
+            head,
+            entropy,
+            compared.get(node, NO_Q),
+            None if best is None else best[node],
+            decision,
+        )
+        for node, head, entropy in zip(path, _heads(p_raw), entropies, strict=True)
     )
 
 
@@ -64,49 +59,47 @@ class _OfDraft:
 
 
 NO_Q = _OfDraft()
+LEAST = torch.finfo(torch.float32).min
 
 
 def _compared(
-    tree: DraftTree,
+    tree: HostTree,
     path: list[int],
     log_p: torch.Tensor,  # [m, V], log p_raw of the nodes on the path
     ids: torch.Tensor,  # int64 [DV], target ids of the draft's tokens
 ) -> dict[int, _OfDraft]:
-    """What the draft said after each node that it expanded."""
-    rows = {
-        place: row for place, node in enumerate(path) if (row := q_row_of(tree, node)) is not None
-    }
-    if not rows:
+    """What the draft said after each node that it expanded: all but the last, or all."""
+    expanded = [row for node in path if (row := tree.q_row_of(node)) is not None]
+    if not expanded:
         return {}
-    places, log_q = list(rows), torch.stack(list(rows.values()))
-    q = log_q.exp()
-    log_p = log_p[places].index_select(1, ids)
-    p = log_p.exp()
-    negentropy = torch.xlogy(q, q).sum(-1)
+    log_q, log_p = torch.stack(expanded), log_p[: len(expanded)].index_select(1, ids)
+    q, p = log_q.exp(), log_p.exp()
+    negentropy = (q * log_q.clamp(min=LEAST)).sum(-1)  # 0 where q is 0
     overlap, kl = torch.minimum(p, q).sum(-1), negentropy - (q * log_p).sum(-1)
     scalars = torch.stack([overlap, kl, -negentropy], dim=-1).tolist()
     return {
-        path[place]: _OfDraft(top, *of_row)
-        for place, top, of_row in zip(places, _tops(q, ids), scalars, strict=True)
+        node: _OfDraft(top, *of_node)
+        for node, top, of_node in zip(path, _heads(q, ids), scalars, strict=False)
     }
 
 
 def _at_node(
     config: DecodeConfig,
-    tree: DraftTree,
+    tree: HostTree,
     node: int,
-    p_raw: torch.Tensor,  # [V]
+    p_of_nodes: np.ndarray,  # [T]
     head: Top,
     entropy: float,
     of_draft: _OfDraft,
+    best: int | None,  # the arg-max, under greedy
     decision: Decision,
 ) -> Distributions:
-    child_tokens = tree.token[(tree.parent == node).nonzero()[:, 0]]
-    best = None if decision.best is None else int(decision.best[node])
+    children = tree.children(node)
     p = None if decision.p is None else decision.p[node]
-    place = None if decision.q is None else place_of(tree, node)
+    place = None if decision.q is None else tree.place_of(node)
     q_drawn = None if decision.q is None or place is None else decision.q[place]
-    residual, residual_mass, expected = _rule(config.rule, child_tokens, best, p, q_drawn)
+    tokens = tree.token[children].tolist()
+    residual, residual_mass, expected = _rule(config.rule, tokens, best, p, q_drawn)
     return Distributions(
         node=node,
         p_raw=head,
@@ -114,7 +107,7 @@ def _at_node(
         q=of_draft.q,
         residual=residual,
         overlap=of_draft.overlap,
-        children_mass=float(p_raw[child_tokens].sum()),
+        children_mass=float(p_of_nodes[children].sum()),
         kl=of_draft.kl,
         entropy_p=entropy,
         entropy_q=of_draft.entropy,
@@ -125,17 +118,18 @@ def _at_node(
 
 def _rule(
     rule: Rule | None,
-    child_tokens: torch.Tensor,  # int64 [k], in the order tested
+    children: list[int],  # their tokens, in the order tested
     best: int | None,
     p: torch.Tensor | None,  # [V]
     q: torch.Tensor | None,  # [V]
 ) -> tuple[Top | None, float, float]:
     """Residual, its mass, and the probability that some child is accepted (MATH.md 4)."""
-    if len(child_tokens) == 0:
+    if not children:
         return None, 1.0, 0.0
     if p is None:
-        hit = float(best in child_tokens.tolist())
+        hit = float(best in children)
         return None, 1.0 - hit, hit
+    child_tokens = torch.tensor(children, device=p.device)
     if rule == "typical":
         hit = float((p[child_tokens] > typical_threshold(p)).any())
         return _normalized_top(p), 1.0 - hit, hit
@@ -145,7 +139,7 @@ def _rule(
         expected = float(p[child_tokens].sum())
         return _normalized_top(left), max(0.0, 1.0 - expected), expected
     _, chances, left = residual_chain(p, q, child_tokens)
-    if len(child_tokens) == 1:  # whatever was drawn
+    if len(children) == 1:  # whatever was drawn
         expected = float(torch.minimum(p, q).sum())
     else:
         expected = float(1.0 - (1.0 - chances).prod())
@@ -156,30 +150,30 @@ def _warped_top(config: DecodeConfig, best: int | None, p: torch.Tensor | None) 
     """p [V] where it differs from p_raw; one token of probability one under greedy."""
     if p is None:
         return Top(np.array([best], np.int32), np.ones(1, np.float32), 0.0)
-    return None if config.sampling.is_identity else _top(p)
+    return None if config.sampling.is_identity else _head(p)
 
 
 def _normalized_top(weights: torch.Tensor) -> Top | None:
     """The head of weights [V] made a distribution; None when nothing is left to draw."""
     total = weights.sum()
-    return _top(weights / total) if float(total) > 0 else None
+    return _head(weights / total) if float(total) > 0 else None
 
 
-def _top(probabilities: torch.Tensor) -> Top:
+def _head(probabilities: torch.Tensor) -> Top:
     """The head of one distribution [V]."""
-    return _tops(probabilities[None])[0]
+    return _heads(probabilities[None])[0]
 
 
-def _tops(rows: torch.Tensor, ids: torch.Tensor | None = None) -> list[Top]:
+def _heads(rows: torch.Tensor, ids: torch.Tensor | None = None) -> list[Top]:
     """The HEAD most likely tokens of distributions [m, V]; those of no probability are left out.
 
     ids: int64 [V], what the columns are called.
     """
     values, places = rows.topk(min(HEAD, rows.shape[-1]), dim=-1)
-    tokens = (places if ids is None else ids[places]).int().cpu().numpy()
-    tails = (1.0 - values.double().sum(-1)).clamp(min=0.0).tolist()
+    tokens = (places if ids is None else ids[places]).cpu().numpy().astype(np.int32)
     shares = values.float().cpu().numpy()
     return [
-        Top(token[share > 0], share[share > 0], tail)
-        for token, share, tail in zip(tokens, shares, tails, strict=True)
+        Top(token[: len(likely)], share[: len(likely)], max(0.0, 1.0 - sum(likely)))
+        for token, share, row in zip(tokens, shares, values.tolist(), strict=True)
+        for likely in [[value for value in row if value > 0]]  # the first so many, as they fall
     ]

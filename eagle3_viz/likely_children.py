@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import torch
 
-from eagle3_viz.tree import top_stable
 from kernels import implementation
-from kernels.draft_topk import DraftTop, draft_topk
+from kernels.draft_topk import DraftTop, draft_topk, largest
 
 
 class Children(NamedTuple):
@@ -36,5 +35,6 @@ def likely_children(
         draft_topk(logits, above, top)
         return Children(logits - top.log_z[:, None], top.ids, top.logprob, top.score)
     log_q = logits.log_softmax(-1)
-    logprob, ids = top_stable(log_q, k)
+    ids = largest(log_q, k)
+    logprob = log_q.gather(-1, ids)
     return Children(log_q, ids, logprob, above[:, None] + logprob)

@@ -21,7 +21,7 @@ from eagle3_viz.endings import Endings
 from eagle3_viz.fixed_tree import FixedTree
 from eagle3_viz.recording import observe
 from eagle3_viz.records import Cycle, Prefill, Timing
-from eagle3_viz.sampling import Draws, arg_max, warp
+from eagle3_viz.sampling import Draws, arg_max, precise, warp
 from eagle3_viz.target import Step, TargetModel
 from eagle3_viz.timer import PhaseTimer
 from eagle3_viz.tree import DraftTree, root_only
@@ -135,9 +135,10 @@ class Loop:
         return draft.propose_sampled(self.root, tree, sampling, self.draws, self.timer.mark)
 
     def judge(self, tree: DraftTree) -> tuple[Step, Decision]:
-        """The target's forward over the tree, and what the rule makes of it."""
+        """The target's forward over the tree, with precise logits, and what the rule decides."""
         step = self.target.verify(tree)
         self.timer.mark("verify")
+        step = Step(precise(step.logits), step.features)
         decision = self.accept(tree, step.logits)
         refuse_nan(tree, _looked_at(step.logits, decision))
         self.timer.mark("accept")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +10,11 @@ import torch
 
 from eagle3_viz.acceptance import Decision, Verdict
 from eagle3_viz.config import DecodeConfig
-from eagle3_viz.distributions import observe_distributions, q_row_of
+from eagle3_viz.distributions import observe_distributions
 from eagle3_viz.drafts.base import Draft
+from eagle3_viz.host_tree import HostTree, on_host
 from eagle3_viz.records import Distributions, Miss, Nodes, NodeState, Origin, Pool
+from eagle3_viz.target_rows import TargetRows, ranks, target_rows
 from eagle3_viz.tree import DraftTree
 
 
@@ -29,121 +32,93 @@ class Observation:
 def observe(
     config: DecodeConfig,
     tree: DraftTree,
-    logits: torch.Tensor,  # [T, V], the target's, in its dtype
+    logits: torch.Tensor,  # [T, V], the target's
     decision: Decision,
     draft: Draft | None,
 ) -> Observation:
     """What `config.record` asks for: nothing, the nodes and their fate, or everything."""
     if config.record == "off":
         return Observation()
-    log_p = logits.log_softmax(-1, dtype=torch.float32)
-    nodes = _nodes(tree, logits, log_p, decision)
+    host = on_host(tree)
+    seen = target_rows(host, logits, decision.verdict.path)
+    nodes = _nodes(host, seen, decision)
     if config.record == "outcomes":
         return Observation(nodes)
     return Observation(
         nodes,
-        None if tree.pool is None else _pool(tree),
-        observe_distributions(config, tree, log_p, decision, draft),
-        None if draft is None else _miss(tree, decision.verdict, draft),
+        host.pool,
+        observe_distributions(config, host, nodes.p_raw, seen, decision, draft),
+        None if draft is None else _miss(host, decision.verdict, draft),
     )
 
 
-def _nodes(tree: DraftTree, logits: torch.Tensor, log_p: torch.Tensor, decision: Decision) -> Nodes:
-    parent = tree.parent.clamp(min=0)
-    p_raw = log_p[parent, tree.token].exp()
+def _nodes(tree: HostTree, seen: TargetRows, decision: Decision) -> Nodes:
+    parents, tokens = tree.parent[1:].tolist(), tree.token[1:].tolist()
+    rows = [seen.place[parent] for parent in parents]
+    p_raw, p, logprob = (_of_nodes(tree, np.nan) for _ in range(3))
+    q_rank, p_rank = (_of_nodes(tree, -1, np.int32) for _ in range(2))
+    score = _of_nodes(tree, 0.0)
+    p_raw[1:] = seen.log_p[rows, tokens].exp().cpu().numpy()
     if decision.p is not None:
-        p = decision.p[parent, tree.token].float()
+        p[1:] = decision.p[parents, tokens].float().cpu().numpy()
     else:
         assert decision.best is not None
-        p = (decision.best[parent] == tree.token).float()
-    float_rows = torch.stack([p_raw, p]).cpu().numpy()
-    int_rows = torch.stack([tree.token, tree.parent, tree.depth, tree.pool_index]).cpu().numpy()
-    rank = _ranks(tree, logits).cpu().numpy()
-    return _assemble(tree, decision.verdict, float_rows, int_rows, rank)
-
-
-def _ranks(tree: DraftTree, logits: torch.Tensor) -> torch.Tensor:
-    """Tokens with larger logits than each node's own, int64 [T]; -1 for the root.
-
-    Row by row: a table of every node's parent row would be as large as the logits.
-    """
-    parents, tokens = tree.parent[1:].tolist(), tree.token[1:].tolist()
-    above = [
-        torch.count_nonzero(logits[parent] > logits[parent, token])
-        for parent, token in zip(parents, tokens, strict=True)
-    ]
-    return torch.stack([tree.parent[0], *above])
-
-
-def _assemble(
-    tree: DraftTree,
-    verdict: Verdict,
-    floats: np.ndarray,
-    ints: np.ndarray,
-    rank: np.ndarray,
-) -> Nodes:
-    size = len(tree)
-    token, parent, depth, pool_index = ints.astype(np.int32)
-    p_raw, p = floats.astype(np.float32)
-    nan = np.full(size, np.nan, dtype=np.float32)
-    tested, probability, uniform = nan.copy(), nan.copy(), nan.copy()
-    state = np.full(size, NodeState.UNREACHED, dtype=np.int8)
-    state[0] = NodeState.ROOT
-    for test in verdict.tests:
-        tested[test.node], probability[test.node] = test.p_tested, test.accept_probability
-        uniform[test.node] = test.uniform
-        state[test.node] = NodeState.ACCEPTED if test.accepted else NodeState.REJECTED
-    p_raw[0] = p[0] = np.nan
-    logprob, score, q_rank = nan.copy(), np.zeros(size, np.float32), np.full(size, -1, np.int32)
+        p[1:] = decision.best.cpu().numpy()[parents] == tokens
+    p_rank[1:] = ranks(seen.logits, rows, tokens)
     if tree.pool is not None:
         kept = tree.pool_index[1:]
-        logprob[1:] = tree.pool.logprob[kept].cpu().numpy()
-        score[1:] = tree.pool.score[kept].cpu().numpy()
-        q_rank[1:] = tree.pool.rank[kept].cpu().numpy()
+        logprob[1:], score[1:] = tree.pool.draft_logprob[kept], tree.pool.score[kept]
+        q_rank[1:] = tree.pool_rank[kept]
+    tested, probability, uniform, state = _fates(tree, decision.verdict)
     return Nodes(
-        token=token,
-        parent=parent,
-        depth=depth,
+        token=tree.token,
+        parent=tree.parent,
+        depth=tree.depth,
         draft_logprob=logprob,
         score=score,
         q_rank=q_rank,
         p_raw=p_raw,
         p=p,
-        p_rank=rank.astype(np.int32),
+        p_rank=p_rank,
         p_tested=tested,
         accept_probability=probability,
         uniform=uniform,
         state=state,
-        expanded=np.isin(pool_index, tree.expanded.cpu().numpy()),
-        pool_index=pool_index,
+        expanded=np.array([index in tree.expanded for index in tree.pool_index.tolist()]),
+        pool_index=tree.pool_index,
     )
 
 
-def _pool(tree: DraftTree) -> Pool:
-    pool = tree.pool
-    assert pool is not None
-    token, parent, depth = torch.stack([pool.token, pool.parent, pool.depth]).cpu().numpy()
-    logprob, score = torch.stack([pool.logprob, pool.score]).cpu().numpy()
-    return Pool(
-        token.astype(np.int32),
-        parent.astype(np.int32),
-        depth.astype(np.int32),
-        logprob.astype(np.float32),
-        score.astype(np.float32),
-    )
+def _of_nodes(tree: HostTree, value: float, dtype: type[np.generic] = np.float32) -> np.ndarray:
+    """One value for every node, [T]."""
+    return np.full(len(tree), value, dtype)
 
 
-def _miss(tree: DraftTree, verdict: Verdict, draft: Draft) -> Miss | None:
+def _fates(
+    tree: HostTree, verdict: Verdict
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """p when tested, acceptance probability, uniform, and state of every node."""
+    tested, probability, uniform = (_of_nodes(tree, np.nan) for _ in range(3))
+    state = np.full(len(tree), NodeState.UNREACHED, dtype=np.int8)
+    state[0] = NodeState.ROOT
+    for test in verdict.tests:
+        tested[test.node], probability[test.node] = test.p_tested, test.accept_probability
+        uniform[test.node] = test.uniform
+        state[test.node] = NodeState.ACCEPTED if test.accepted else NodeState.REJECTED
+    return tested, probability, uniform, state
+
+
+def _miss(tree: HostTree, verdict: Verdict, draft: Draft) -> Miss | None:
     """Why the decided token was no child of the node where the walk stopped."""
     if verdict.origin == Origin.PLAIN and tree.pool is None:
         return None
     node, token = verdict.path[-1], verdict.token
     draft_id = _draft_id(draft, token)
-    row = q_row_of(tree, node)
+    row = tree.q_row_of(node)
     q, q_rank = float("nan"), -1
     if row is not None and draft_id >= 0:
-        q = float(row[draft_id].exp())
-        q_rank = int((row > row[draft_id]).sum())
+        q = math.exp(row[draft_id])
+        q_rank = int(ranks(row[None], [0], [draft_id])[0])
     elif row is not None:
         q = 0.0
     return Miss(
@@ -160,15 +135,13 @@ def _miss(tree: DraftTree, verdict: Verdict, draft: Draft) -> Miss | None:
 
 def _draft_id(draft: Draft, token: int) -> int:
     """The draft's id of a target token, -1 outside its vocabulary."""
-    ids = draft.target_ids
-    place = int(torch.searchsorted(ids, token))
-    return place if place < len(ids) and int(ids[place]) == token else -1
+    ids = draft.target_ids.cpu().numpy()
+    place = int(np.searchsorted(ids, token))
+    return place if place < len(ids) and ids[place] == token else -1
 
 
-def _was_pruned(tree: DraftTree, node: int, token: int) -> bool:
-    if tree.pool is None:
-        return False
-    if bool(((tree.parent == node) & (tree.token == token)).any()):
-        return False  # verified and refused: typical may draw it all the same
-    parent = tree.pool_index[node]
-    return bool(((tree.pool.parent == parent) & (tree.pool.token == token)).any())
+def _was_pruned(tree: HostTree, node: int, token: int) -> bool:
+    if tree.pool is None or token in tree.token[tree.children(node)]:
+        return False  # among the children: verified and refused; typical may draw it all the same
+    siblings = tree.pool.parent == tree.pool_index[node]
+    return token in tree.pool.token[siblings]

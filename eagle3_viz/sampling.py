@@ -12,6 +12,11 @@ from eagle3_viz.config import Sampling
 NUCLEUS_HEAD = 2048  # most nuclei end within this many tokens; a full sort is the exception
 
 
+def precise(logits: torch.Tensor) -> torch.Tensor:
+    """What is computed with: float32, and float64 of a float64 model."""
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
 def warp(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     """The target's sampling transform: p for logits [..., V]; float32, float64 for float64.
 
@@ -19,7 +24,7 @@ def warp(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     the k-th best stays, as in transformers. Temperature 0 gives a one-hot row at the arg-max
     (the lowest index among ties).
     """
-    logits = logits if logits.dtype == torch.float64 else logits.float()
+    logits = precise(logits)
     if sampling.temperature == 0.0:
         return torch.zeros_like(logits).scatter_(-1, arg_max(logits)[..., None], 1.0)
     if sampling.temperature != 1.0:
@@ -50,8 +55,8 @@ def arg_max(logits: torch.Tensor) -> torch.Tensor:
     A NaN counts as the largest. On a CPU by NumPy, which is ten times as fast as PyTorch at this.
     """
     if logits.device.type == "cpu":
-        return torch.as_tensor(logits.detach().float().numpy().argmax(-1))
-    return logits.float().max(-1).indices
+        return torch.as_tensor(precise(logits).detach().numpy().argmax(-1))
+    return precise(logits).max(-1).indices
 
 
 def inverse_transform(weights: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:

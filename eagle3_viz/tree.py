@@ -12,8 +12,6 @@ from typing import Protocol
 
 import torch
 
-from kernels.draft_topk import largest
-
 Mark = Callable[[str], None]
 
 
@@ -81,10 +79,11 @@ class DraftTree:
 def top_stable(values: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k largest of the last axis, float32 [..., n], ties broken by the lower index.
 
-    Returns (values, indices), both [..., k], by falling value.
+    Returns (values, indices), both [..., k], by falling value. For as many as a tree has nodes:
+    everything is sorted.
     """
-    chosen = largest(values, k)
-    return values.gather(-1, chosen), chosen
+    falling = values.sort(dim=-1, descending=True, stable=True)
+    return falling.values[..., :k], falling.indices[..., :k]
 
 
 def root_only(token: int, device: torch.device) -> DraftTree:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 
 from eagle3_viz.config import TreeShape
 from eagle3_viz.likely_children import Children, likely_children
-from eagle3_viz.tree import (
-    CandidatePool,
-    DraftTree,
-    Level,
-    Mark,
-    Stepper,
-    make_pool,
-    make_tree,
-    top_stable,
-)
+from eagle3_viz.tree import CandidatePool, DraftTree, Mark, Stepper, make_tree, top_stable
 
 
 def build_dynamic(root: int, stepper: Stepper, shape: TreeShape, mark: Mark) -> DraftTree:
@@ -30,42 +23,53 @@ def build_dynamic(root: int, stepper: Stepper, shape: TreeShape, mark: Mark) -> 
     k = shape.top_k
     logits = stepper.root_logits()[None]
     mark("draft")
-    first = likely_children(logits, logits.new_zeros(1), k)
-    beam_score, beam_ids = first.score[0], first.ids[0]
-    beam_pool = torch.arange(k, device=beam_ids.device)
-    q, expanded = [first.log_q], [beam_pool.new_full((1,), -1)]
-    parts = [_level(1, first, parent=expanded[0])]
-    beam_parents = torch.zeros_like(beam_pool)
-    start, fed = k, 1
+    levels = [likely_children(logits, logits.new_zeros(1), k)]
+    expanded = [levels[0].ids.new_full((1,), -1)]
+    start = fed = 0  # the newest level's first place in the pool, its parents' first among the fed
     for level in range(1, shape.levels):
+        newest = levels[-1]
+        beam_score, flat = top_stable(newest.score.flatten(), k)
+        beam_ids, beam_parents = newest.ids.flatten()[flat], fed + flat // k
+        expanded.append(start + flat)
         mark("tree")
         logits = stepper.step(beam_ids, beam_parents, level)
         mark("draft")
-        found = likely_children(logits, beam_score, k)
-        parts.append(_level(level + 1, found, parent=beam_pool))
-        q.append(found.log_q)
-        expanded.append(beam_pool)
-        beam_score, flat = top_stable(found.score.flatten(), k)
-        beam_ids, beam_parents = found.ids.flatten()[flat], fed + flat // k
-        beam_pool = start + flat
-        start, fed = start + k * k, fed + k
-    pool = make_pool(parts, stepper.target_ids)
-    tree = _keep_best(root, pool, shape, torch.cat(expanded), tuple(q))
+        start, fed = start + newest.ids.numel(), fed + len(newest.ids)
+        levels.append(likely_children(logits, beam_score, k))
+    fed_nodes = torch.cat(expanded)
+    pool = _pool(levels, fed_nodes, stepper.target_ids)
+    tree = _keep_best(root, pool, shape, fed_nodes, tuple(part.log_q for part in levels))
     mark("tree")
     return tree
 
 
-def _level(
-    depth: int,
-    found: Children,
-    parent: torch.Tensor,  # int64 [m]
-) -> Level:
-    """k children of each of m parents, in (parent, rank) order."""
-    m, k = found.ids.shape
-    rank = torch.arange(k, device=parent.device).repeat(m)
-    parents = parent.repeat_interleave(k)
-    ids, logprob, score = (part.flatten() for part in found[1:])
-    return Level(depth, ids, logprob, score, parents, rank)
+def _pool(
+    levels: list[Children],
+    expanded: torch.Tensor,  # int64 [E]
+    target_ids: torch.Tensor,  # int64 [DV]
+) -> CandidatePool:
+    """All candidates: k children of each expanded node, in the order expanded."""
+    k = levels[0].ids.shape[1]
+    depth, rank = _depths_and_ranks(len(levels), k, expanded.device)
+    return CandidatePool(
+        token=target_ids[torch.cat([level.ids for level in levels]).flatten()],
+        parent=expanded.repeat_interleave(k),
+        depth=depth,
+        rank=rank,
+        logprob=torch.cat([level.logprob for level in levels]).flatten(),
+        score=torch.cat([level.score for level in levels]).flatten(),
+    )
+
+
+@cache  # for ever: a recording may read them
+def _depths_and_ranks(
+    levels: int, k: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of every candidate, int64 [C]; the same in all trees of a shape."""
+    parents = [1] + [k] * (levels - 1)
+    depth = [level for level, m in enumerate(parents, start=1) for _ in range(m * k)]
+    rank = list(range(k)) * sum(parents)
+    return torch.tensor(depth, device=device), torch.tensor(rank, device=device)
 
 
 def _keep_best(
@@ -77,13 +81,11 @@ def _keep_best(
 ) -> DraftTree:
     """Rerank: the total - 1 best-scored candidates, in pool order, below the root."""
     kept = top_stable(pool.score, shape.total - 1)[1].sort().values
-    node_of = torch.zeros(len(pool.token) + 1, dtype=torch.int64, device=kept.device)
-    node_of[kept] = torch.arange(1, shape.total, device=kept.device)
-    parent = node_of[pool.parent[kept]]  # -1, the root, reads the extra last entry: 0
     first = kept.new_full((1,), -1)
     return make_tree(
         token=torch.cat([kept.new_full((1,), root), pool.token[kept]]),
-        parent=torch.cat([first, parent]),
+        # -1, the root, stands before all that were kept; the i-th of those is node i + 1
+        parent=torch.cat([first, torch.searchsorted(kept, pool.parent[kept], right=True)]),
         depth=torch.cat([first + 1, pool.depth[kept]]),
         pool_index=torch.cat([first, kept]),
         pool=pool,

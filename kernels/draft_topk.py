@@ -5,15 +5,18 @@ The PyTorch form is here; the Triton form, two launches, is in `draft_topk_kerne
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
 import torch
 
 from kernels import implementation
 from kernels.launch import on_device, power_of_two
 
 CHUNK = 2048  # tokens that one program of the first launch reads
+FEW = 16  # as many passes of NumPy's arg-max take less time than one pass with keys
 
 
 @dataclass(frozen=True)
@@ -115,14 +118,43 @@ def draft_topk_triton(
 def largest(values: torch.Tensor, k: int) -> torch.Tensor:
     """Places of the k largest of the last axis, float32 [..., n]; the lower one first among ties.
 
-    Returns int64 [..., k]. By keys that hold the order-preserving bits of the float above the
-    complement of its place.
+    Returns int64 [..., k]. -0.0 ties with 0.0.
+    """
+    if values.device.type == "cpu" and k <= FEW:
+        found = _one_by_one(values.detach().numpy(), k)
+        if found is not None:
+            return torch.as_tensor(found)
+    return largest_by_keys(values, k)
+
+
+def largest_by_keys(values: torch.Tensor, k: int) -> torch.Tensor:
+    """`largest` for any k and device, and any values, without a look at what they are.
+
+    A key holds the order-preserving bits of the float above the complement of its place.
     """
     n = values.shape[-1]
     bits = (values + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
     ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
     keys = torch.topk((ordered << 32) | _complement(n, values.device), k, dim=-1).values
     return n - 1 - (keys & 0xFFFFFFFF)
+
+
+def _one_by_one(values: np.ndarray, k: int) -> np.ndarray | None:
+    """`largest` by NumPy's arg-max, k times; None where a row has fewer than k finite values.
+
+    What was found is struck out with -inf, which must not be found again.
+    """
+    left = values.reshape(-1, values.shape[-1]).copy()
+    places = np.empty((len(left), k), dtype=np.int64)
+    for row, found in zip(left, places, strict=True):
+        last = math.inf
+        for turn in range(k):
+            found[turn] = best = row.argmax()
+            last = row[best]
+            row[best] = -np.inf
+        if not math.isfinite(last):
+            return None
+    return places.reshape(*values.shape[:-1], k)
 
 
 @cache

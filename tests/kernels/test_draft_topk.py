@@ -8,7 +8,15 @@ import pytest
 import torch
 
 from eagle3_viz.tree import top_stable
-from kernels.draft_topk import DraftTop, draft_topk, draft_topk_torch, draft_topk_triton
+from kernels.draft_topk import (
+    FEW,
+    DraftTop,
+    draft_topk,
+    draft_topk_torch,
+    draft_topk_triton,
+    largest,
+    largest_by_keys,
+)
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 FORMS = pytest.mark.parametrize(
@@ -154,3 +162,25 @@ def test_many_levels(best_of: BestOf, seed: int) -> None:
     assert_exact(
         best(best_of, logits, min(vocabulary, 1 + seed % 16), above), logits.float(), above
     )
+
+
+@pytest.mark.parametrize("k", [1, 4, FEW, FEW + 1])
+@pytest.mark.parametrize("levels", [None, 1], ids=["distinct", "tied"])
+def test_one_by_one_finds_what_the_keys_find(k: int, levels: int | None) -> None:
+    generator = torch.Generator().manual_seed(k)
+    values = torch.randn(3, 2, 50, generator=generator)
+    if levels is not None:
+        values = (values * levels).round()  # signed zeros, too
+    expected = values.sort(dim=-1, descending=True, stable=True).indices[..., :k]
+    assert torch.equal(largest(values, k), expected)
+    assert torch.equal(largest_by_keys(values, k), expected)
+
+
+@pytest.mark.parametrize("worst", [float("-inf"), float("nan")])
+def test_what_is_struck_out_is_not_found_again(worst: float) -> None:
+    values = torch.full((2, 9), worst)
+    values[0, 3], values[1, 7] = 2.0, 1.0
+    found = largest(values, 4)
+    assert [len(set(row)) for row in found.tolist()] == [4, 4]
+    if worst == float("-inf"):
+        assert found.tolist() == [[3, 0, 1, 2], [7, 0, 1, 2]]
