@@ -18,6 +18,7 @@ from transformers.cache_utils import Cache
 from eagle3_viz.kv_cache import TreeCache
 from eagle3_viz.layer_memory import Appended, Memory, Updated
 from eagle3_viz.llama_block import LlamaBlock, turning
+from eagle3_viz.llama_stack import LlamaStack
 from eagle3_viz.projection import Projection, linears_of
 from eagle3_viz.rms_norm import RmsNorm
 from eagle3_viz.taps import Taps, watch
@@ -109,8 +110,9 @@ class FusedDecoder:
             first.head_dim,
             config.rms_norm_eps,
         )
-        self._scale = first.scaling
         self.blocks = [_block_of(layer, sizes, reorder) for layer in decoder.layers]
+        norms = [block.norms["input_layernorm"] for block in self.blocks]
+        self._stack = LlamaStack(self.blocks, norms, first.scaling)
 
     def __call__(
         self, ids: torch.Tensor, positions: torch.Tensor, masks: Masks, cache: Cache | None
@@ -131,13 +133,13 @@ class FusedDecoder:
         stream = embedding(ids, self._embedding)
         cos, sin = self._rotary(stream, positions)
         angles = turning(cos[:, None], sin[:, None])
-        for index, block in enumerate(self.blocks):
-            self._taps.note(index, stream)
-            norm = block.norms["input_layernorm"]
-            stream = memory.through(index, block, stream, stream, angles, norm, self._scale)
-        self._taps.note(len(self.blocks), stream)
+        last = len(self._stack)
+        stream, streams = memory.over(self._stack, stream, stream, angles, self._taps.boundaries)
+        for boundary, kept in streams.items():
+            self._taps.note(boundary, kept)
+        self._taps.note(last, stream)
         final = self._norm(stream)
-        self._taps.note(len(self.blocks) + 1, final)
+        self._taps.note(last + 1, final)
         return final
 
     @property

@@ -11,26 +11,22 @@ import torch
 from transformers.cache_utils import Cache
 
 from eagle3_viz.attention import attend
-from eagle3_viz.llama_block import Angles, Heads, LlamaBlock
-from eagle3_viz.rms_norm import RmsNorm
-
-KeysAndValues = tuple[torch.Tensor, torch.Tensor]  # each [1, KV, capacity, hd]
+from eagle3_viz.llama_block import Angles, Heads
+from eagle3_viz.llama_stack import KeysAndValues, LlamaStack, Streams
 
 
 class Memory(Protocol):
     """Keys and values by layer, and who sees which of them."""
 
-    def through(
+    def over(
         self,
-        index: int,
-        block: LlamaBlock,
+        stack: LlamaStack,
         stream: torch.Tensor,  # [B, m, W]
-        inputs: torch.Tensor,  # [B, m, width], what attention reads
+        inputs: torch.Tensor,  # [B, m, width], what attention reads in layer 0
         angles: Angles,
-        norm: RmsNorm | None = None,
-        scale: float | None = None,
-    ) -> torch.Tensor:
-        """The stream behind layer `index`, which is `block`; arguments as `LlamaBlock.cached`."""
+        kept: Sequence[int] = (),
+    ) -> tuple[torch.Tensor, Streams]:
+        """The stream behind the layers of `stack`, and those at `kept`; as `LlamaStack.cached`."""
 
 
 @dataclass(frozen=True)
@@ -44,36 +40,31 @@ class Appended:
     masks: Sequence[torch.Tensor | None]
     first: int
 
-    def through(
+    def over(
         self,
-        index: int,
-        block: LlamaBlock,
+        stack: LlamaStack,
         stream: torch.Tensor,
         inputs: torch.Tensor,
         angles: Angles,
-        norm: RmsNorm | None = None,
-        scale: float | None = None,
-    ) -> torch.Tensor:
-        """As `Memory.through`."""
-        mask, cache = self.masks[index], self.layers[index]
-        return block.cached(stream, inputs, angles, mask, cache, self.first, norm, scale)
+        kept: Sequence[int] = (),
+    ) -> tuple[torch.Tensor, Streams]:
+        """As `Memory.over`."""
+        return stack.cached(stream, inputs, angles, self.masks, self.layers, self.first, kept)
 
 
 class Attending(ABC):
     """A `Memory` that computes attention between the two halves of a layer."""
 
-    def through(
+    def over(
         self,
-        index: int,
-        block: LlamaBlock,
+        stack: LlamaStack,
         stream: torch.Tensor,
         inputs: torch.Tensor,
         angles: Angles,
-        norm: RmsNorm | None = None,
-        scale: float | None = None,
-    ) -> torch.Tensor:
-        """As `Memory.through`."""
-        return block.rest(stream, self.attended(index, block.heads(inputs, angles, norm), scale))
+        kept: Sequence[int] = (),
+    ) -> tuple[torch.Tensor, Streams]:
+        """As `Memory.over`."""
+        return stack.attending(self.attended, stream, inputs, angles, kept)
 
     @abstractmethod
     def attended(self, index: int, heads: Heads, scale: float | None) -> torch.Tensor:

@@ -54,8 +54,9 @@ class Layer(NamedTuple):
 
 
 class LlamaBlock:
-    """One layer, whole over a cache, or its parts before and after attention.
+    """One layer in its parts before and after attention.
 
+    layer: what `cached` runs whole.
     tensors: the layer's weights by their names within it. Biases, and the norms of queries and
     keys (Qwen3), are used where they are. reorder: as `Projection` takes it.
     """
@@ -68,7 +69,7 @@ class LlamaBlock:
         self.output = _projection(tensors, ["self_attn.o_proj"], reorder)
         self.gate_up = _projection(tensors, ["mlp.gate_proj", "mlp.up_proj"], reorder)
         self.down = _projection(tensors, ["mlp.down_proj"], reorder)
-        self._layer = Layer(
+        self.layer = Layer(
             qkv=self.qkv.weight,
             output=self.output.weight,
             gate_up=self.gate_up.weight,
@@ -87,35 +88,16 @@ class LlamaBlock:
         """Its matrix products, in order."""
         return self.qkv, self.output, self.gate_up, self.down
 
-    def cached(
-        self,
-        stream: torch.Tensor,  # [1, m, W]
-        inputs: torch.Tensor,  # [1, m, width], what attention reads
-        angles: Angles,  # in a shape that fits [1, heads, m, hd]
-        mask: torch.Tensor | None,  # of `additive_mask`, None: causal or m = 1
-        cache: tuple[torch.Tensor, torch.Tensor],  # keys and values [1, KV, capacity, hd]
-        first: int,
-        norm: RmsNorm | None = None,
-        scale: float | None = None,
-    ) -> torch.Tensor:
-        """The stream behind the layer, with attention to everything in a cache and these rows.
-
-        Their keys and values are written at `first` onwards. norm: what the inputs still have to
-        pass, if anything.
-        """
-        run = fastest(_cached, stream)
-        return run(self._layer, stream, inputs, _twice(norm), *angles, mask, *cache, first, scale)
-
     def heads(self, inputs: torch.Tensor, angles: Angles, norm: RmsNorm | None = None) -> Heads:
         """Queries [.., H, m, hd] and keys [.., KV, m, hd], turned, and values, of rows [.., m, W].
 
-        angles and norm: as in `cached`.
+        angles: in a shape that fits [.., heads, m, hd]. norm: what the inputs still have to pass.
         """
-        return fastest(_heads, inputs)(self._layer, inputs, _twice(norm), *angles)
+        return fastest(_heads, inputs)(self.layer, inputs, _twice(norm), *angles)
 
     def rest(self, stream: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """The stream [.., m, W] behind the layer, from the one before and heads [.., H, m, hd]."""
-        return fastest(_rest, stream)(self._layer, stream, attended)
+        return fastest(_rest, stream)(self.layer, stream, attended)
 
 
 def _twice(norm: RmsNorm | None) -> torch.Tensor | None:
@@ -152,7 +134,7 @@ def _rest(layer: Layer, stream: torch.Tensor, attended: torch.Tensor) -> torch.T
     return stream + product(silu(gate) * up, layer.down)
 
 
-def _cached(
+def cached(
     layer: Layer,
     stream: torch.Tensor,
     inputs: torch.Tensor,
@@ -165,6 +147,7 @@ def _cached(
     first: int,
     scale: float | None,
 ) -> torch.Tensor:
+    """The stream [1, m, W] behind a layer, with attention to a cache; as `LlamaStack.cached`."""
     q, k, v = _heads(layer, inputs, norm, cos, sin)
     count = q.shape[-2]
     keys.narrow(-2, first, count).copy_(k)

@@ -11,7 +11,7 @@ from torch.nn.functional import embedding
 from eagle3_viz.config import Method
 from eagle3_viz.drafts.draft_folder import CheckpointError
 from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights, read_eagle1
-from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of, fc_of
+from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of, fc_of, stack_of
 from eagle3_viz.layer_memory import Memory
 from eagle3_viz.llama_block import Angles
 from eagle3_viz.projection import Projection
@@ -39,6 +39,7 @@ class Eagle1Draft(FeatureDraft):
         self._target = target
         self._fc = fc_of(tensors)
         self._blocks = blocks_of(arch, tensors)
+        self._stack = stack_of(self._blocks)
 
     @classmethod
     def load(cls, folder: Path, target: TargetModel) -> Eagle1Draft:
@@ -70,10 +71,7 @@ class Eagle1Draft(FeatureDraft):
         """The predicted final states [m, d]; as `FeatureDraft.forward`."""
         joined = torch.cat([embedding(ids, self._embedding), stream], dim=-1)
         x = self._fc(joined)[None]
-        for index, block in enumerate(self._blocks):
-            norm = block.norms["input_layernorm"] if index else None
-            x = memory.through(index, block, x, x, angles, norm)
-        return x[0]
+        return memory.over(self._stack, x, x, angles)[0][0]
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [m, V], float32, of predicted states [m, d]."""

@@ -11,7 +11,7 @@ from torch.nn.functional import embedding
 from eagle3_viz.config import Method
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 from eagle3_viz.drafts.checkpoints import CheckpointError, read_eagle3
-from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of, fc_of
+from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of, fc_of, stack_of
 from eagle3_viz.layer_memory import Memory
 from eagle3_viz.llama_block import Angles, norms_of
 from eagle3_viz.projection import Projection
@@ -37,6 +37,7 @@ class Eagle3Draft(FeatureDraft):
         self._head = Projection([tensors.pop("lm_head.weight", target.head.detach())])
         self._fc = fc_of(tensors)
         self._blocks = blocks_of(arch, tensors)
+        self._stack = stack_of(self._blocks)
         self._norms = norms_of(tensors, arch.rms_norm_eps)
 
     @classmethod
@@ -80,15 +81,11 @@ class Eagle3Draft(FeatureDraft):
     ) -> torch.Tensor:
         """Output of the last layer before the final norm [m, H]; as `FeatureDraft.forward`."""
         arch, g, x = self.architecture, stream[None], embedding(ids, self._embedding)[None]
-        for index, block in enumerate(self._blocks):
-            norm = block.norms["input_layernorm"]
-            if index:
-                g = memory.through(index, block, g, g, angles, norm)
-                continue
-            normed = block.norms["hidden_norm"](g)
-            residual = normed if arch.norm_before_residual else g
-            inputs = torch.cat([norm(x), normed], dim=-1)
-            g = memory.through(index, block, residual, inputs, angles)
+        norms = self._blocks[0].norms
+        normed = norms["hidden_norm"](g)
+        residual = normed if arch.norm_before_residual else g
+        inputs = torch.cat([norms["input_layernorm"](x), normed], dim=-1)
+        g, _ = memory.over(self._stack, residual, inputs, angles)
         if arch.norm_output:
             # Feedback and head both read the normed state: the head's own norm is this one.
             return self._norms["norm"](g)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -13,8 +13,9 @@ from eagle3_viz.drafts.fed_tree import FedTree
 from eagle3_viz.drafts.rope import Architecture, Rope
 from eagle3_viz.drafts.stepped import SteppedDraft
 from eagle3_viz.kv_cache import GROWTH_STEP
-from eagle3_viz.layer_memory import Appended, KeysAndValues, Memory
+from eagle3_viz.layer_memory import Appended, Memory
 from eagle3_viz.llama_block import Angles, LlamaBlock
+from eagle3_viz.llama_stack import KeysAndValues, LlamaStack
 from eagle3_viz.projection import Projection
 from eagle3_viz.target import TargetModel
 
@@ -178,6 +179,11 @@ def blocks_of(arch: Architecture, tensors: Mapping[str, torch.Tensor]) -> list[L
             _, index, own = name.split(".", 2)
             layers[int(index)][own] = tensor
     return [LlamaBlock(arch, layer) for layer in layers]
+
+
+def stack_of(blocks: Sequence[LlamaBlock]) -> LlamaStack:
+    """The layers one behind the other; what layer 0 attends from, its draft makes ready."""
+    return LlamaStack(blocks, [None, *(block.norms["input_layernorm"] for block in blocks[1:])])
 
 
 def fc_of(tensors: Mapping[str, torch.Tensor]) -> Projection:

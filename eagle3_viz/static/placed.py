@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from eagle3_viz.layer_memory import Attending, KeysAndValues
+from eagle3_viz.layer_memory import Attending
 from eagle3_viz.llama_block import Heads
+from eagle3_viz.llama_stack import KeysAndValues
 from kernels.ancestor_bits import TreeMask
 from kernels.tree_attention import tree_attention
 
