@@ -83,10 +83,12 @@ def floors_of(pair: LoadedPair) -> dict[str, Products]:
     target, draft = pair.target, pair.draft("eagle3")
     assert isinstance(draft, FeatureDraft)
     of_draft = draft_products(draft, SHAPE, COMMITTED)
+    linears = linears_of(target.model)
     return {
         "ar floor": forward_products(target, 1),
-        "ar floor, linear": [(linear, 1) for linear in linears_of(target.model)],
+        "ar floor, linear": [(linear, 1) for linear in linears],
         "cycle floor": [*of_draft, *forward_products(target, SHAPE.total)],
+        "cycle floor, linear": [*of_draft, *((linear, SHAPE.total) for linear in linears)],
     }
 
 
@@ -107,6 +109,7 @@ def measurements(pair: LoadedPair, prompt: list[int], tokens: int) -> dict[str, 
         row |= {name: run["cycle"], f"{name} host": run["host"], f"{name} record": run["record"]}
         row["cycle floor"] = products_ms(floors["cycle floor"], dtype, CPU)
         row["tau"] = run["tau"]
+    row["cycle floor, linear"] = products_ms(floors["cycle floor, linear"], dtype, CPU)
     return row
 
 
@@ -127,6 +130,7 @@ def ratios(frame: pd.DataFrame) -> dict[str, float]:
         "ar / floor": frame.ar / frame["ar floor"],
         "ar / floor of torch's linear": frame.ar / frame["ar floor, linear"],
         "cycle / floor": frame.eagle3 / frame["cycle floor"],
+        "cycle / floor of torch's linear": frame.eagle3 / frame["cycle floor, linear"],
         "host % of a cycle": 100 * frame["eagle3 host"] / frame.eagle3,
         "record % of a recorded cycle": 100 * frame["recorded record"] / frame.recorded,
         "EAGLE-3 / ar": frame.ar * frame.tau / frame.eagle3,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import proxy
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
@@ -33,7 +34,7 @@ class _TreeLayer(CacheLayerMixin):
 
     def __init__(self, cache: TreeCache) -> None:
         super().__init__()
-        self.cache = cache
+        self.cache = proxy(cache)  # no circle: the buffers go when the last user does
         self.length = 0
         self.is_initialized = True
 

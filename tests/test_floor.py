@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from eagle3_viz import llama_block, projection, rms_norm
+from eagle3_viz import llama_block, llama_stack, projection, rms_norm
 from eagle3_viz.config import TreeShape
 from eagle3_viz.drafts.eagle1 import Eagle1Draft
 from eagle3_viz.drafts.feature_draft import FeatureDraft
@@ -33,6 +33,7 @@ class Spy:
             monkeypatch.setattr(module, "product", product)
         for module in (llama_block, rms_norm):
             monkeypatch.setattr(module, "fastest", lambda function, x: function)
+        monkeypatch.setattr(llama_stack, "fastest_module", lambda module, device: module)
 
     def take(self) -> list[tuple[int, int]]:
         seen, self.seen = self.seen, []

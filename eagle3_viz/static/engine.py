@@ -129,6 +129,11 @@ class Engine:
 
         return self._recorded("judged", key, work)
 
+    def forget(self) -> None:
+        """Drop all recordings and their buffers. They hold this object, and it holds them."""
+        self._recordings.clear()
+        self._buffers.clear()
+
     def keep(self, verification: Verification) -> None:
         """Move keys and values of the accepted path to where the committed text ends."""
         decided = verification.decided
@@ -193,8 +198,13 @@ class Engine:
 
 def engine_for(target: TargetModel, rows: int, recorder: Recorder | None) -> Engine:
     """The target's engine, or a new one when that is too small or a recorder is given."""
-    engine: Engine | None = target.engine
-    if engine is None or recorder is not None or engine.capacity < rows:
-        capacity = bucket_of(rows, target.context_limit + MAX_ROWS)
-        engine = target.engine = Engine(target, capacity, recorder or recorder_for(target.device))
+    found: Engine | None = target.engine
+    if found is not None and recorder is None and found.capacity >= rows:
+        return found
+    if found is not None:  # its memory is free before the next one takes more
+        found.forget()
+        found = target.engine = None
+        target.clear()
+    capacity = bucket_of(rows, target.context_limit + MAX_ROWS)
+    engine = target.engine = Engine(target, capacity, recorder or recorder_for(target.device))
     return engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Iterator
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -232,6 +233,24 @@ def test_later_runs_find_what_was_recorded(monkeypatch: pytest.MonkeyPatch) -> N
     assert target.engine is before and len(before._recordings) == count
     run(StaticLoop(target, draft, config), random_ids(600, 2, target.vocab_size)[:400])
     assert target.engine is not before  # the longer text did not fit
+
+
+@pytest.mark.usefixtures("torch_kernels")
+def test_an_engine_that_is_too_small_is_gone_before_a_larger_one_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = small_target()
+    loop = StaticLoop(target, small_draft(target), config_of("greedy"))
+    texts(loop)
+    cache = weakref.ref(target.engine.cache)
+    del loop
+    alive = []
+    make = target.new_cache
+    monkeypatch.setattr(
+        target, "new_cache", lambda rows: (alive.append(cache() is not None), make(rows))[1]
+    )
+    engine.engine_for(target, target.engine.capacity + 1, None)
+    assert alive == [True, False]  # the small one that stands in for it, then the larger one
 
 
 @pytest.mark.usefixtures("torch_kernels")
