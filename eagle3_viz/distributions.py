@@ -23,6 +23,7 @@ def observe_distributions(
     p_of_nodes: np.ndarray,  # float32 [T], p_raw of each node's token under its parent
     seen: TargetRows,
     decision: Decision,
+    best: list[int] | None,  # of the decision
     draft: Draft | None,
 ) -> tuple[Distributions, ...]:
     """One entry per visited node, root first."""
@@ -31,7 +32,6 @@ def observe_distributions(
     p_raw = log_p.exp()
     entropies = (-(p_raw * log_p).sum(-1)).tolist()
     compared = {} if draft is None else _compared(tree, path, log_p, draft.target_ids)
-    best = None if decision.best is None else decision.best.tolist()
     return tuple(
         _at_node(
             config,

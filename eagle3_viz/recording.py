@@ -28,7 +28,6 @@ class Observation:
     miss: Miss | None = None
 
 
-@torch.inference_mode()
 def observe(
     config: DecodeConfig,
     tree: DraftTree,
@@ -41,29 +40,30 @@ def observe(
         return Observation()
     host = on_host(tree)
     seen = target_rows(host, logits, decision.verdict.path)
-    nodes = _nodes(host, seen, decision)
+    best = None if decision.best is None else decision.best.tolist()
+    nodes = _nodes(host, seen, decision, best)
     if config.record == "outcomes":
         return Observation(nodes)
     return Observation(
         nodes,
         host.pool,
-        observe_distributions(config, host, nodes.p_raw, seen, decision, draft),
+        observe_distributions(config, host, nodes.p_raw, seen, decision, best, draft),
         None if draft is None else _miss(host, decision.verdict, draft),
     )
 
 
-def _nodes(tree: HostTree, seen: TargetRows, decision: Decision) -> Nodes:
+def _nodes(tree: HostTree, seen: TargetRows, decision: Decision, best: list[int] | None) -> Nodes:
     parents, tokens = tree.parent[1:].tolist(), tree.token[1:].tolist()
     rows = [seen.place[parent] for parent in parents]
-    p_raw, p, logprob = (_of_nodes(tree, np.nan) for _ in range(3))
-    q_rank, p_rank = (_of_nodes(tree, -1, np.int32) for _ in range(2))
-    score = _of_nodes(tree, 0.0)
+    p_raw, p, logprob = np.full((3, len(tree)), np.nan, np.float32)
+    q_rank, p_rank = np.full((2, len(tree)), -1, np.int32)
+    score = np.zeros(len(tree), np.float32)
     p_raw[1:] = seen.log_p[rows, tokens].exp().cpu().numpy()
     if decision.p is not None:
         p[1:] = decision.p[parents, tokens].float().cpu().numpy()
     else:
-        assert decision.best is not None
-        p[1:] = decision.best.cpu().numpy()[parents] == tokens
+        assert best is not None
+        p[1:] = [best[parent] == token for parent, token in zip(parents, tokens, strict=True)]
     p_rank[1:] = ranks(seen.logits, rows, tokens)
     if tree.pool is not None:
         kept = tree.pool_index[1:]
@@ -89,17 +89,12 @@ def _nodes(tree: HostTree, seen: TargetRows, decision: Decision) -> Nodes:
     )
 
 
-def _of_nodes(tree: HostTree, value: float, dtype: type[np.generic] = np.float32) -> np.ndarray:
-    """One value for every node, [T]."""
-    return np.full(len(tree), value, dtype)
-
-
 def _fates(
     tree: HostTree, verdict: Verdict
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """p when tested, acceptance probability, uniform, and state of every node."""
-    tested, probability, uniform = (_of_nodes(tree, np.nan) for _ in range(3))
-    state = np.full(len(tree), NodeState.UNREACHED, dtype=np.int8)
+    tested, probability, uniform = np.full((3, len(tree)), np.nan, np.float32)
+    state = np.full(len(tree), int(NodeState.UNREACHED), dtype=np.int8)
     state[0] = NodeState.ROOT
     for test in verdict.tests:
         tested[test.node], probability[test.node] = test.p_tested, test.accept_probability
