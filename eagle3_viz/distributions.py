@@ -12,7 +12,6 @@ from eagle3_viz.config import DecodeConfig, Rule
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.host_tree import HostTree
 from eagle3_viz.records import Distributions, Top
-from eagle3_viz.target_rows import TargetRows
 
 HEAD = 20
 
@@ -21,14 +20,14 @@ def observe_distributions(
     config: DecodeConfig,
     tree: HostTree,
     p_of_nodes: np.ndarray,  # float32 [T], p_raw of each node's token under its parent
-    seen: TargetRows,
+    log_p: torch.Tensor,  # float32 [n, V], log p_raw of the first nodes, the path's among them
     decision: Decision,
     best: list[int] | None,  # of the decision
     draft: Draft | None,
 ) -> tuple[Distributions, ...]:
     """One entry per visited node, root first."""
     path = list(decision.verdict.path)
-    log_p = seen.log_p[: len(path)]
+    log_p = log_p[: len(path)] if path == list(range(len(path))) else log_p[path]
     p_raw = log_p.exp()
     entropies = (-(p_raw * log_p).sum(-1)).tolist()
     compared = {} if draft is None else _compared(tree, path, log_p, draft.target_ids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 import torch
@@ -70,8 +69,9 @@ def on_host(tree: DraftTree) -> HostTree:
     return HostTree(token, parent, depth, index, table, rank, places, tree.q_logprobs, tree.levels)
 
 
-def _copied(tensors: list[torch.Tensor], dtype: type[np.generic]) -> list[np.ndarray]:
-    """Tensors of one axis and one number format, in one copy."""
-    whole = torch.cat(tensors).cpu().numpy().astype(dtype)
-    ends = list(accumulate(map(len, tensors)))
-    return [whole[end - len(part) : end] for end, part in zip(ends, tensors, strict=True)]
+def _copied(tensors: Sequence[torch.Tensor], dtype: type[np.generic]) -> list[np.ndarray]:
+    """Tensors of one axis and one number format; from a device in one copy."""
+    if tensors[0].device.type != "cpu":
+        sizes = [len(tensor) for tensor in tensors]
+        tensors = torch.cat(list(tensors)).cpu().split(sizes)
+    return [tensor.numpy().astype(dtype) for tensor in tensors]

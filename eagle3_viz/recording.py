@@ -13,8 +13,9 @@ from eagle3_viz.config import DecodeConfig
 from eagle3_viz.distributions import observe_distributions
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.host_tree import HostTree, on_host
+from eagle3_viz.ranks import ranks
 from eagle3_viz.records import Distributions, Miss, Nodes, NodeState, Origin, Pool
-from eagle3_viz.target_rows import TargetRows, ranks, target_rows
+from eagle3_viz.sampling import precise
 from eagle3_viz.tree import DraftTree
 
 
@@ -39,32 +40,39 @@ def observe(
     if config.record == "off":
         return Observation()
     host = on_host(tree)
-    seen = target_rows(host, logits, decision.verdict.path)
+    logits = precise(logits)
+    last = max(*host.parent.tolist(), *decision.verdict.path)  # behind it: leaves off the path
+    log_p = logits[: last + 1].log_softmax(-1).float()
     best = None if decision.best is None else decision.best.tolist()
-    nodes = _nodes(host, seen, decision, best)
+    nodes = _nodes(host, logits, log_p, decision, best)
     if config.record == "outcomes":
         return Observation(nodes)
     return Observation(
         nodes,
         host.pool,
-        observe_distributions(config, host, nodes.p_raw, seen, decision, best, draft),
+        observe_distributions(config, host, nodes.p_raw, log_p, decision, best, draft),
         None if draft is None else _miss(host, decision.verdict, draft),
     )
 
 
-def _nodes(tree: HostTree, seen: TargetRows, decision: Decision, best: list[int] | None) -> Nodes:
+def _nodes(
+    tree: HostTree,
+    logits: torch.Tensor,  # [T, V]
+    log_p: torch.Tensor,  # float32 [n, V], log p_raw up to the last parent
+    decision: Decision,
+    best: list[int] | None,  # of the decision
+) -> Nodes:
     parents, tokens = tree.parent[1:].tolist(), tree.token[1:].tolist()
-    rows = [seen.place[parent] for parent in parents]
     p_raw, p, logprob = np.full((3, len(tree)), np.nan, np.float32)
     q_rank, p_rank = np.full((2, len(tree)), -1, np.int32)
     score = np.zeros(len(tree), np.float32)
-    p_raw[1:] = seen.log_p[rows, tokens].exp().cpu().numpy()
+    p_raw[1:] = log_p[parents, tokens].exp().cpu().numpy()
     if decision.p is not None:
         p[1:] = decision.p[parents, tokens].float().cpu().numpy()
     else:
         assert best is not None
         p[1:] = [best[parent] == token for parent, token in zip(parents, tokens, strict=True)]
-    p_rank[1:] = ranks(seen.logits, rows, tokens)
+    p_rank[1:] = ranks(logits, parents, tokens)
     if tree.pool is not None:
         kept = tree.pool_index[1:]
         logprob[1:], score[1:] = tree.pool.draft_logprob[kept], tree.pool.score[kept]
@@ -136,7 +144,9 @@ def _draft_id(draft: Draft, token: int) -> int:
 
 
 def _was_pruned(tree: HostTree, node: int, token: int) -> bool:
-    if tree.pool is None or token in tree.token[tree.children(node)]:
-        return False  # among the children: verified and refused; typical may draw it all the same
+    """Among the candidates below `node`, and not among its children. A child that was verified and
+    refused is no such token: typical may draw it all the same."""
+    if tree.pool is None or token not in tree.pool.token:
+        return False
     siblings = tree.pool.parent == tree.pool_index[node]
-    return token in tree.pool.token[siblings]
+    return token in tree.pool.token[siblings] and token not in tree.token[tree.children(node)]
