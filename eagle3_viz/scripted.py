@@ -9,12 +9,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import Any, TypeVar
 
 import torch
 
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
+_COMPILER = Lock()  # two threads at a time would define the same class twice, which is refused
 
 
 def fastest(function: F, x: torch.Tensor) -> F:
@@ -33,7 +35,7 @@ def _scripted(function: F) -> F:
 
 
 def _compiled(what: T) -> T:
-    with warnings.catch_warnings():
+    with _COMPILER, warnings.catch_warnings():
         # Its successor compiles C++ where it runs, and needs a compiler there.
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         compiled: Any = torch.jit.script(what)

@@ -16,7 +16,7 @@ from kernels import implementation
 from kernels.launch import on_device, power_of_two
 
 CHUNK = 2048  # tokens that one program of the first launch reads
-FEW = 16  # as many passes of NumPy's arg-max take less time than one pass with keys
+FEW = 16  # as many passes of NumPy's arg-max over a vocabulary take less time than one with keys
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,10 @@ def draft_topk_triton(
 def largest(values: torch.Tensor, k: int) -> torch.Tensor:
     """Places of the k largest of the last axis, float32 [..., n]; the lower one first among ties.
 
-    Returns int64 [..., k]. -0.0 ties with 0.0.
+    Returns int64 [..., k]. -0.0 ties with 0.0. Raises TypeError for another number format.
     """
+    if values.dtype != torch.float32:
+        raise TypeError(f"values must be float32, found {values.dtype}")
     if values.device.type == "cpu" and k <= FEW:
         found = _one_by_one(values.detach().numpy(), k)
         if found is not None:

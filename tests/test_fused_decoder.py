@@ -14,8 +14,10 @@ from transformers import AutoModelForCausalLM
 
 from eagle3_viz import attention, target
 from eagle3_viz.fused_decoder import FusedDecoder, StockDecoder, decoder_of
+from eagle3_viz.layer_memory import Appended, Updated
+from eagle3_viz.llama_stack import LlamaStack
 from eagle3_viz.taps import Taps
-from tests.tiny_models import FAMILIES, random_ids, tiny_config
+from tests.tiny_models import FAMILIES, random_ids, tiny_config, tiny_target
 
 
 def a_model(family: str = "llama", **changes: Any) -> Any:
@@ -94,3 +96,24 @@ def test_of_a_large_model_no_weight_is_held_twice(monkeypatch: pytest.MonkeyPatc
             assert projection.joined is not None
             shared = projection.joined.untyped_storage().data_ptr()
             assert own.untyped_storage().data_ptr() == shared
+
+
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_one_call_gives_what_its_layers_give_one_by_one(scale: float | None) -> None:
+    decoder = tiny_target().decoder
+    assert isinstance(decoder, FusedDecoder)
+    norms = [block.norms["input_layernorm"] for block in decoder.blocks]
+    stack = LlamaStack(decoder.blocks, norms, scale)
+    layer = decoder.blocks[0].layer
+    generator = torch.Generator().manual_seed(0)
+    width, head_dim = layer.post_norm.shape[0] // 2, layer.head_dim
+    stream = torch.randn(1, 4, width, generator=generator)
+    cos, sin = torch.randn(2, 4, head_dim, generator=generator)
+    angles, masks, kept = (cos, sin), [None] * len(norms), (3, 0)
+    rows = torch.zeros(len(norms), 2, 1, layer.num_kv_heads, 9, head_dim)
+    cache = [(keys, values) for keys, values in rows]
+    found, streams = Appended(cache, masks, 0).over(stack, stream, stream, angles, kept)
+    expected, others = Updated(None, masks).over(stack, stream, stream, angles, kept)
+    assert torch.allclose(found, expected, atol=1e-4, rtol=1e-5)
+    assert sorted(streams) == sorted(others) == [0, 3]
+    assert all(torch.allclose(streams[b], others[b], atol=1e-4, rtol=1e-5) for b in kept)

@@ -98,3 +98,9 @@ def test_largest_uniform_still_draws_a_token_of_positive_weight() -> None:
 def test_meaningless_sampling_is_refused(arguments) -> None:
     with pytest.raises(ValueError):
         Sampling(*arguments)
+
+
+def test_the_arg_max_of_a_float64_model_is_taken_in_float64() -> None:
+    logits = torch.tensor([[1.0, 1.0 + 1e-12, 0.0]], dtype=torch.float64)
+    assert arg_max(logits).tolist() == [1]
+    assert arg_max(logits.float()).tolist() == [0]

@@ -21,7 +21,7 @@ from eagle3_viz.lossless.greedy_texts import Decided, PaddedTarget, along, decid
 from eagle3_viz.pairs import LoadedPair
 from eagle3_viz.presets import Preset
 from eagle3_viz.target import TargetModel
-from eagle3_viz.tree import top_stable
+from kernels.draft_topk import largest
 
 CLEAR = 0.25
 """Noise that is larger on average than this part of the usual margin is no rounding."""
@@ -173,7 +173,8 @@ def compare(ours: Decided, theirs: Decided, along_ours: Callable[[], Decided]) -
 
 def margins(ours: Decided, one_token: Decided) -> Margins:
     """Margins of two forwards over the same text."""
-    values, best = top_stable(one_token.logits, 2)  # a tie as the engine breaks it
+    best = largest(one_token.logits, 2)  # a tie as the engine breaks it
+    values = one_token.logits.gather(-1, best)
     margin = values[:, 0] - values[:, 1]
     same_two = ours.logits.gather(-1, best)
     noise = (margin - (same_two[:, 0] - same_two[:, 1])).abs()

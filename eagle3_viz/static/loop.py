@@ -114,7 +114,7 @@ class StaticLoop(Loop):
             )
 
     def judge(self, tree: DraftTree) -> tuple[Step, Decision]:
-        """As `Loop.judge`; what is kept is moved before the host knows of it."""
+        """As `Loop.judge`, logits as they came; what is kept moves before the host knows of it."""
         engine, verification = self._engine, self._verification
         nodes, n = len(verification.tree), self.target.cache.length
         proposal = self._proposal(tree, nodes)
