@@ -18,7 +18,7 @@ from transformers.cache_utils import Cache
 from eagle3_viz.kv_cache import TreeCache
 from eagle3_viz.layer_memory import Appended, Memory, Updated
 from eagle3_viz.llama_block import LlamaBlock, turning
-from eagle3_viz.llama_stack import LlamaStack
+from eagle3_viz.llama_stack import Entering, LlamaStack
 from eagle3_viz.projection import Projection, linears_of
 from eagle3_viz.rms_norm import RmsNorm
 from eagle3_viz.taps import Taps, watch
@@ -133,8 +133,9 @@ class FusedDecoder:
         stream = embedding(ids, self._embedding)
         cos, sin = self._rotary(stream, positions)
         angles = turning(cos[:, None], sin[:, None])
-        last = len(self._stack)
-        stream, streams = memory.over(self._stack, stream, stream, angles, self._taps.boundaries)
+        last = len(self.blocks)
+        entering = Entering(stream, stream, angles, self._taps.boundaries)
+        stream, streams = memory.over(self._stack, entering)
         for boundary, kept in streams.items():
             self._taps.note(boundary, kept)
         self._taps.note(last, stream)

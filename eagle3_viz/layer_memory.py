@@ -11,22 +11,15 @@ import torch
 from transformers.cache_utils import Cache
 
 from eagle3_viz.attention import attend
-from eagle3_viz.llama_block import Angles, Heads
-from eagle3_viz.llama_stack import KeysAndValues, LlamaStack, Streams
+from eagle3_viz.llama_block import Heads
+from eagle3_viz.llama_stack import Entering, KeysAndValues, LlamaStack, Streams
 
 
 class Memory(Protocol):
     """Keys and values by layer, and who sees which of them."""
 
-    def over(
-        self,
-        stack: LlamaStack,
-        stream: torch.Tensor,  # [B, m, W]
-        inputs: torch.Tensor,  # [B, m, width], what attention reads in layer 0
-        angles: Angles,
-        kept: Sequence[int] = (),
-    ) -> tuple[torch.Tensor, Streams]:
-        """The stream behind the layers of `stack`, and those at `kept`; as `LlamaStack.cached`."""
+    def over(self, stack: LlamaStack, entering: Entering) -> tuple[torch.Tensor, Streams]:
+        """The stream behind the layers of `stack`, and those kept; as `LlamaStack.cached`."""
 
 
 @dataclass(frozen=True)
@@ -40,31 +33,17 @@ class Appended:
     masks: Sequence[torch.Tensor | None]
     first: int
 
-    def over(
-        self,
-        stack: LlamaStack,
-        stream: torch.Tensor,
-        inputs: torch.Tensor,
-        angles: Angles,
-        kept: Sequence[int] = (),
-    ) -> tuple[torch.Tensor, Streams]:
+    def over(self, stack: LlamaStack, entering: Entering) -> tuple[torch.Tensor, Streams]:
         """As `Memory.over`."""
-        return stack.cached(stream, inputs, angles, self.masks, self.layers, self.first, kept)
+        return stack.cached(entering, self.masks, self.layers, self.first)
 
 
 class Attending(ABC):
     """A `Memory` that computes attention between the two halves of a layer."""
 
-    def over(
-        self,
-        stack: LlamaStack,
-        stream: torch.Tensor,
-        inputs: torch.Tensor,
-        angles: Angles,
-        kept: Sequence[int] = (),
-    ) -> tuple[torch.Tensor, Streams]:
+    def over(self, stack: LlamaStack, entering: Entering) -> tuple[torch.Tensor, Streams]:
         """As `Memory.over`."""
-        return stack.attending(self.attended, stream, inputs, angles, kept)
+        return stack.attending(self.attended, entering)
 
     @abstractmethod
     def attended(self, index: int, heads: Heads, scale: float | None) -> torch.Tensor:

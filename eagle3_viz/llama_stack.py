@@ -5,6 +5,7 @@ call a layer, a one-token step of thirty layers took a twelfth longer.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -14,6 +15,21 @@ from eagle3_viz.scripted import fastest_module
 
 KeysAndValues = tuple[torch.Tensor, torch.Tensor]  # each [1, KV, capacity, hd]
 Streams = dict[int, torch.Tensor]  # by boundary: b is before layer b
+
+
+class Entering(NamedTuple):
+    """What enters a stack of layers.
+
+    stream  [B, m, W].
+    inputs  [B, m, width], what attention reads in layer 0.
+    angles  in a shape that fits [B, heads, m, hd].
+    kept    the boundaries whose streams are returned beside the last one.
+    """
+
+    stream: torch.Tensor
+    inputs: torch.Tensor
+    angles: Angles
+    kept: Sequence[int] = ()
 
 
 class LlamaStack:
@@ -33,24 +49,18 @@ class LlamaStack:
         whole = _Cached([block.layer for block in blocks], twice, scale)
         self._cached = fastest_module(whole, blocks[0].layer.post_norm.device)
 
-    def __len__(self) -> int:
-        return len(self._blocks)
-
     def cached(
         self,
-        stream: torch.Tensor,  # [1, m, W]
-        inputs: torch.Tensor,  # [1, m, width], what attention reads in layer 0
-        angles: Angles,  # in a shape that fits [1, heads, m, hd]
+        entering: Entering,  # of one text
         masks: Sequence[torch.Tensor | None],  # by layer, of `additive_mask`; None: causal or m = 1
         cache: Sequence[KeysAndValues],  # by layer
         first: int,
-        kept: Sequence[int] = (),
     ) -> tuple[torch.Tensor, Streams]:
         """The stream behind the layers, with attention to everything in a cache and these rows.
 
-        Their keys and values are written at `first` onwards. kept: the boundaries whose streams
-        are returned as well.
+        Their keys and values are written at `first` onwards.
         """
+        stream, inputs, angles, kept = entering
         found: tuple[torch.Tensor, Streams] = self._cached(
             stream, inputs, *angles, list(masks), list(cache), first, list(kept)
         )
@@ -59,12 +69,10 @@ class LlamaStack:
     def attending(
         self,
         attended: Callable[[int, Heads, float | None], torch.Tensor],
-        stream: torch.Tensor,  # [B, m, W]
-        inputs: torch.Tensor,
-        angles: Angles,
-        kept: Sequence[int] = (),
+        entering: Entering,
     ) -> tuple[torch.Tensor, Streams]:
         """As `cached`, with attention [B, H, m, hd] by a function of layer, heads and scale."""
+        stream, inputs, angles, kept = entering
         streams: Streams = {}
         for index, (block, norm) in enumerate(zip(self._blocks, self._norms, strict=True)):
             if index in kept:

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from eagle3_viz import attention, target
 from eagle3_viz.fused_decoder import FusedDecoder, StockDecoder, decoder_of
 from eagle3_viz.layer_memory import Appended, Updated
-from eagle3_viz.llama_stack import LlamaStack
+from eagle3_viz.llama_stack import Entering, LlamaStack
 from eagle3_viz.taps import Taps
 from tests.tiny_models import FAMILIES, random_ids, tiny_config, tiny_target
 
@@ -109,11 +109,12 @@ def test_one_call_gives_what_its_layers_give_one_by_one(scale: float | None) -> 
     width, head_dim = layer.post_norm.shape[0] // 2, layer.head_dim
     stream = torch.randn(1, 4, width, generator=generator)
     cos, sin = torch.randn(2, 4, head_dim, generator=generator)
-    angles, masks, kept = (cos, sin), [None] * len(norms), (3, 0)
+    masks, kept = [None] * len(norms), (3, 0)
+    entering = Entering(stream, stream, (cos, sin), kept)
     rows = torch.zeros(len(norms), 2, 1, layer.num_kv_heads, 9, head_dim)
     cache = [(keys, values) for keys, values in rows]
-    found, streams = Appended(cache, masks, 0).over(stack, stream, stream, angles, kept)
-    expected, others = Updated(None, masks).over(stack, stream, stream, angles, kept)
+    found, streams = Appended(cache, masks, 0).over(stack, entering)
+    expected, others = Updated(None, masks).over(stack, entering)
     assert torch.allclose(found, expected, atol=1e-4, rtol=1e-5)
     assert sorted(streams) == sorted(others) == [0, 3]
     assert all(torch.allclose(streams[b], others[b], atol=1e-4, rtol=1e-5) for b in kept)

@@ -14,6 +14,7 @@ from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weight
 from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of, fc_of, stack_of
 from eagle3_viz.layer_memory import Memory
 from eagle3_viz.llama_block import Angles
+from eagle3_viz.llama_stack import Entering
 from eagle3_viz.projection import Projection
 from eagle3_viz.target import TargetModel
 
@@ -71,7 +72,8 @@ class Eagle1Draft(FeatureDraft):
         """The predicted final states [m, d]; as `FeatureDraft.forward`."""
         joined = torch.cat([embedding(ids, self._embedding), stream], dim=-1)
         x = self._fc(joined)[None]
-        return memory.over(self._stack, x, x, angles)[0][0]
+        behind, _ = memory.over(self._stack, Entering(x, x, angles))
+        return behind[0]
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [m, V], float32, of predicted states [m, d]."""

@@ -14,6 +14,7 @@ from eagle3_viz.drafts.checkpoints import CheckpointError, read_eagle3
 from eagle3_viz.drafts.feature_draft import FeatureDraft, blocks_of, fc_of, stack_of
 from eagle3_viz.layer_memory import Memory
 from eagle3_viz.llama_block import Angles, norms_of
+from eagle3_viz.llama_stack import Entering
 from eagle3_viz.projection import Projection
 from eagle3_viz.target import TargetModel
 
@@ -85,7 +86,7 @@ class Eagle3Draft(FeatureDraft):
         normed = norms["hidden_norm"](g)
         residual = normed if arch.norm_before_residual else g
         inputs = torch.cat([norms["input_layernorm"](x), normed], dim=-1)
-        g, _ = memory.over(self._stack, residual, inputs, angles)
+        g, _ = memory.over(self._stack, Entering(residual, inputs, angles))
         if arch.norm_output:
             # Feedback and head both read the normed state: the head's own norm is this one.
             return self._norms["norm"](g)[0]
