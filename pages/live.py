@@ -19,11 +19,12 @@ def pairs(_engine: Engine) -> tuple[PairChoice, ...]:
 engine = service.shared_engine()
 state = live_state.view()
 connected(engine, state.session)
+live_state.look()
 choices = pairs(engine)
 beside_prompt = live_controls.prompt_controls()
 live_controls.run_controls(engine, choices)
 with beside_prompt:
-    live_controls.run_buttons(engine)
+    live_controls.run_buttons(engine, state.drawn)
 live_run.draw(engine)
-if state.job is not None and state.job.trace is not None and state.still:
+if state.job is not None and state.job.trace is not None and state.drawn.still:
     live_details.draw(state.job.trace, state)

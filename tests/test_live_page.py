@@ -10,9 +10,9 @@ from eagle3_viz.config import METHODS, RULES, DecodeConfig, Method, Rule, TreeSh
 from eagle3_viz.cycle_view import distributions_at, node_labels, node_table, stop_node
 from eagle3_viz.fixed_tree import DEFAULT_FIXED, PUBLISHED_FIXED
 from eagle3_viz.records import NodeState
-from eagle3_viz.service import Phase, Status
+from eagle3_viz.service import Engine, Phase, Status
 from eagle3_viz.settings import MAX_DEPTH, MAX_TOP_K, MAX_TOTAL, Settings, rules_for
-from eagle3_viz.ui import live_state
+from eagle3_viz.ui import live_controls, live_state
 from eagle3_viz.ui.live_controls import NO_PROMPT
 from eagle3_viz.ui.live_status import describe
 from tests.fake_backend import SyntheticBackend
@@ -308,6 +308,25 @@ def test_a_run_that_moves_is_left_to_its_feed_and_a_still_one_is_sent(
     eventually(lambda: job.status.ended)
     page.run()
     assert sent(page)["run"]["status"] == "stopped" and sent(page)["feed"] is None
+
+
+def test_a_run_that_ends_while_the_page_is_drawn_can_be_followed_by_another(
+    page: AppTest, backend: SyntheticBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend.pause = 0.05
+    press(page, "live_run")
+    job, draw = job_of(page), live_controls.run_buttons
+
+    def end_after_buttons(engine: Engine, status: Status) -> None:
+        draw(engine, status)
+        engine.stop(job)
+        eventually(lambda: job.status.ended)
+
+    monkeypatch.setattr(live_controls, "run_buttons", end_after_buttons)
+    page.run()
+    assert not page.exception
+    assert not page.button(key="live_run").disabled and page.button(key="live_stop").disabled
+    assert sent(page)["run"]["status"] == "stopped"
 
 
 def test_a_queued_run_says_when_a_paused_one_holds_the_engine() -> None:

@@ -12,8 +12,9 @@ from streamlit.testing.v1 import AppTest
 from eagle3_viz import service
 from eagle3_viz.backend import PairChoice, Progress
 from eagle3_viz.pairs import LoadedPair
-from eagle3_viz.service import Engine, Phase, Status
-from eagle3_viz.ui.lossless_pair import describe
+from eagle3_viz.service import Engine, Job, Phase, Status
+from eagle3_viz.ui import lossless_pair
+from eagle3_viz.ui.lossless_pair import Section, describe
 from tests.fake_backend import SyntheticBackend
 from tests.lossless.tiny_pair import chat_pair
 
@@ -49,16 +50,39 @@ def ran(page: AppTest) -> AppTest:
     return page
 
 
-def finished(page: AppTest, section: str) -> list[str]:
-    """Press Run, wait for the end; every text of the page."""
-    ran(page.button(key=f"lossless_{section}_run").click().run())
-    job = page.session_state["lossless_pair"].jobs[section]
+def waited_for(job: Job) -> Job:
+    """The job once it has ended."""
     deadline = time.monotonic() + WAIT
     while not job.status.ended:
         assert time.monotonic() < deadline, job.status
         time.sleep(0.02)
+    return job
+
+
+def finished(page: AppTest, section: str) -> list[str]:
+    """Press Run, wait for the end; every text of the page."""
+    ran(page.button(key=f"lossless_{section}_run").click().run())
+    job = waited_for(page.session_state["lossless_pair"].jobs[section])
     assert job.status.phase is Phase.FINISHED, job.status
     return [element.value for element in ran(page.run()).text]
+
+
+def test_a_check_that_ends_while_the_page_is_drawn_can_be_followed_by_another(
+    page: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = lossless_pair._buttons
+
+    def end_after_buttons(engine: Engine, name: str, section: Section, active: bool) -> None:
+        draw(engine, name, section, active)
+        if active:
+            engine.stop(job := page.session_state["lossless_pair"].jobs[name])
+            waited_for(job)
+
+    ran(page.button(key="lossless_contrast_run").click().run())
+    monkeypatch.setattr(lossless_pair, "_buttons", end_after_buttons)
+    ran(page.run())
+    assert not page.button(key="lossless_contrast_run").disabled
+    assert page.button(key="lossless_contrast_stop").disabled
 
 
 def test_a_sampling_test_ends_in_words_charts_and_a_table(page: AppTest) -> None:

@@ -18,7 +18,7 @@ from eagle3_viz.library import place
 from eagle3_viz.library.store import Library
 from eagle3_viz.service import Engine
 from eagle3_viz.trace import Trace
-from eagle3_viz.ui import live_state, trace_state
+from eagle3_viz.ui import live_state, trace_page, trace_state
 from eagle3_viz.ui.trace_choice import Place
 from eagle3_viz.ui.trace_state import Moves
 from tests.fake_backend import SyntheticBackend
@@ -27,6 +27,8 @@ from tests.test_component_packed import unpacked
 
 PAGE = Path(__file__).resolve().parent.parent / "pages" / "trace.py"
 WAIT = 10.0
+
+Chosen = tuple[str, str, Trace]
 
 
 @pytest.fixture
@@ -239,6 +241,33 @@ def test_a_damaged_file_is_said_in_a_sentence(library: Library, tmp_path: Path) 
     page.query_params["trace"] = entry.id
     page.run()
     assert not page.exception and not page.get("bidi_component")
+
+
+def test_a_run_that_ends_while_the_page_is_drawn_is_not_taken_for_one_that_had_ended(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(SyntheticBackend(cycles=6))
+    monkeypatch.setattr(service, "shared_engine", lambda: engine)
+    choose = trace_page.chosen_trace
+
+    def end_once_chosen(prefix: str) -> Chosen | None:
+        chosen = choose(prefix)
+        engine.resume(job)
+        eventually(lambda: job.status.ended)
+        return chosen
+
+    monkeypatch.setattr(trace_page, "chosen_trace", end_once_chosen)
+    try:
+        job = engine.submit("tab", Request("hi", DecodeConfig(), "made-up"), step=True)
+        eventually(lambda: job.status.still)
+        page = AppTest.from_file(str(PAGE), default_timeout=30)
+        page.session_state["live_state"] = live_state.View(job=job)
+        page.run()
+        assert cycles_sent(page) == 1 and "The run goes on: 1 cycle so far." in texts(page)
+        next(button for button in page.button if button.label == "Refresh").click().run()
+        assert cycles_sent(page) == 6 and "goes on" not in texts(page)
+    finally:
+        engine.close()
 
 
 def test_a_run_that_goes_on_is_shown_as_far_as_it_has_come_until_refreshed(

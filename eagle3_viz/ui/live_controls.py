@@ -68,14 +68,12 @@ def prompt_controls() -> DeltaGenerator:
         return st.container(horizontal=True, width="content")
 
 
-def run_buttons(engine: Engine) -> None:
-    """Enabled as far as the job's state gives the button a meaning.
+def run_buttons(engine: Engine, status: Status) -> None:
+    """Enabled as far as the job's `status` gives the button a meaning.
 
     Drawn after every other control: a click may interrupt the very first script run, and the
     callbacks read what the controls hold.
     """
-    job = state.view().job
-    status = job.status if job is not None else Status(Phase.STOPPED)
     active, held = not status.ended, status.pausing or status.phase is Phase.PAUSED
     empty = not st.session_state.live_prompt.strip()
     st.button(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from eagle3_viz.component import live_view
-from eagle3_viz.service import Engine, Phase, Status
+from eagle3_viz.service import Engine, Phase
 from eagle3_viz.ui import live_asked, live_feed, live_state, live_status
 
 HEIGHT = 586  # px of the live view
@@ -19,8 +19,7 @@ def draw(engine: Engine) -> None:
     """Mounts the view. One that follows a run asks for its cycles itself, and tells the script
     when the run has become still."""
     state = live_state.view()
-    status = state.job.status if state.job is not None else Status(Phase.STOPPED)
-    state.still, state.moved = status.still, False
+    state.moved = False
     st.fragment(_follow)(engine)
 
 
@@ -33,7 +32,7 @@ def _follow(engine: Engine) -> None:
         return
     engine.heartbeat(job)
     status = job.status
-    if status.still != state.still or (state.moved and status.still):
+    if status.still != state.drawn.still or (state.moved and status.still):
         st.rerun(scope="app")
     if status.phase is Phase.FAILED:
         with st.container(key="live_failed", border=True):

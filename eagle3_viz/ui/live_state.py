@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from eagle3_viz.backend import Request
-from eagle3_viz.service import Engine, Job, Phase
+from eagle3_viz.service import Engine, Job, Phase, Status
 from eagle3_viz.settings import Settings
 from eagle3_viz.tree_choice.choice import CHOOSABLE
+
+IDLE = Status(Phase.STOPPED)  # where no job is
 
 
 @dataclass
@@ -25,13 +27,20 @@ class View:
     cycle: int | None = None
     node: int | None = None
     filled: str = ""  # id of the preset that the prompt box was filled from
-    still: bool = True  # drawn for a trace that does not grow
+    drawn: Status = IDLE  # of the job, as the whole page was last drawn
     moved: bool = False  # the selection changed inside the fragment
 
 
 def view() -> View:
     """The state of the tab this script runs for."""
     return st.session_state.setdefault("live_state", View())
+
+
+def look() -> None:
+    """Read once what one drawing of the page is about: the job may end while it is drawn, and a
+    button and a view that disagree about that would stay as they are."""
+    now = view()
+    now.drawn = now.job.status if now.job is not None else IDLE
 
 
 def run(engine: Engine, *, step: bool = False) -> None:

@@ -66,8 +66,9 @@ def draw(engine: Engine) -> None:
         st.subheader(section.title, anchor=False)
         st.caption(section.words)
         section.controls()
-        _buttons(engine, name, section)
-        _found(engine, name, section)
+        active = _is_active(name)  # read once: it may end between the buttons and what follows it
+        _buttons(engine, name, section, active)
+        _found(engine, name, section, active)
 
 
 def _view() -> View:
@@ -191,8 +192,7 @@ SECTIONS = {
 }
 
 
-def _buttons(engine: Engine, name: str, section: Section) -> None:
-    active = _is_active(name)
+def _buttons(engine: Engine, name: str, section: Section, active: bool) -> None:
     with st.container(horizontal=True):
         st.button(
             "Run",
@@ -218,12 +218,11 @@ def _is_active(name: str) -> bool:
     return job is not None and not job.status.ended
 
 
-def _found(engine: Engine, name: str, section: Section) -> None:
+def _found(engine: Engine, name: str, section: Section, active: bool) -> None:
     """A fragment that follows the job of this section, and what there is of its results."""
     job = _view().jobs.get(name)
     if job is None:
         return
-    active = _is_active(name)
     st.fragment(_follow, run_every=REFRESH if active else None)(engine, name, active)
     if job.result:
         with st.container(key=f"lossless_{name}_found"):

@@ -32,8 +32,9 @@ ONLY_HERE = "This run is in this browser tab alone: save it to the library, then
 def draw() -> None:
     """The whole page."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="trace_top"):
+        goes_on = _goes_on()  # first: a trace that is read after it is as whole or more so
         chosen = chosen_trace("trace")
-        growing = chosen is not None and _grows(chosen[0])
+        growing = goes_on and chosen is not None and chosen[0] == LIVE
         if growing:
             st.button("Refresh", icon=":material/refresh:", on_click=trace_state.refresh)
         if st.button("Library", icon=":material/folder_open:", key="trace_library"):
@@ -71,10 +72,10 @@ def prepare(trace_id: str) -> None:
         _packed(_key(trace_id, name, trace), trace)
 
 
-def _grows(trace_id: str) -> bool:
-    """Whether it is this tab's run and goes on; then the engine hears that somebody looks."""
+def _goes_on() -> bool:
+    """Whether this tab has a run that goes on; then the engine hears that its page is alive."""
     job = live_state.view().job
-    if trace_id != LIVE or job is None or job.status.ended:
+    if job is None or job.status.ended:
         return False
     service.shared_engine().heartbeat(job)
     return True
