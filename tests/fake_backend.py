@@ -22,7 +22,7 @@ PAIRS = (
 class SyntheticBackend:
     """Replays `make_trace` of the request's method, tree and rule with `pause` s before a cycle.
 
-    The prompt "fail" raises on its first cycle.
+    The prompt "fail" raises on its first cycle; "slow" has ten times the pause.
     """
 
     cycles: int = 12
@@ -69,7 +69,7 @@ class SyntheticBackend:
         trace = Trace(header, whole.prefill, [], whole.token_bytes)
         yield trace
         for cycle in whole.cycles:
-            time.sleep(self.pause)
+            time.sleep(self.pause * (10 if request.prompt == "slow" else 1))
             if request.prompt == "fail":
                 raise ValueError("the made-up pair <b>failed</b> as asked")
             trace.cycles.append(cycle)

@@ -35,7 +35,8 @@ class Tab:
     page: Page
 
     def key(self, name: str) -> Locator:
-        return self.page.locator(f".st-key-{name}")
+        """Not what an earlier drawing left on the page until the next one is whole."""
+        return self.page.locator(f".st-key-{name}:not([data-retained])")
 
     def button(self, name: str) -> Locator:
         return self.key(name).locator("button").first

@@ -167,6 +167,7 @@ def test_step_pause_and_resume_drive_one_run(
     hostile_url: str, open_tab: Callable[..., Tab]
 ) -> None:
     tab = open_tab(hostile_url)
+    tab.key("live_prompt").locator("textarea").fill("slow")  # long enough to be paused by hand
     for number in (1, 2):
         tab.button("live_step").click()
         expect(status(tab)).to_contain_text(f"Paused after {number} cycle")
