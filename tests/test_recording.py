@@ -389,3 +389,38 @@ def test_the_arg_max_shown_is_that_of_the_logits_when_log_p_rounds_to_a_tie() ->
     assert seen.distributions[0].expected_acceptance == 1.0
     assert seen.distributions[0].p.token.tolist() == [7]
     assert seen.nodes.p_rank.tolist() == [-1, 0]
+
+
+def test_a_child_that_typical_refused_and_then_drew_is_not_called_pruned() -> None:
+    _, cycles = decode_all(
+        target(),
+        OracleDraft(stock(), PROMPT, IDS, noise=6.0),  # seldom offers what is likely
+        PROMPT,
+        max_new_tokens=40,
+        seed=3,
+        rule="typical",
+        shape=TreeShape(9, 2, 8),
+        sampling=Sampling(0.5),
+    )
+    drawn = [
+        cycle.miss.pruned
+        for cycle in cycles
+        if not cycle.cut
+        and cycle.miss.token in cycle.nodes.token[cycle.nodes.parent == cycle.path[-1]]
+    ]
+    assert drawn and not any(drawn)
+
+
+def test_ranks_of_a_float64_target_tell_apart_what_float32_cannot() -> None:
+    logits = torch.zeros(3, 5, dtype=torch.float64)
+    logits[:, 3], logits[:, 1] = 1.0 + 1e-12, 1.0
+    assert torch.equal(logits.float()[:, 3], logits.float()[:, 1])
+    tree, best = tree_of([0, 1, 3], [-1, 0, 0]), arg_max(logits)
+    seen = observe(
+        DecodeConfig(record="outcomes"),
+        tree,
+        logits,
+        Decision(accept_greedy(tree, best), best),
+        None,
+    )
+    assert seen.nodes.p_rank.tolist() == [-1, 1, 0]
