@@ -69,9 +69,13 @@ def on_host(tree: DraftTree) -> HostTree:
     return HostTree(token, parent, depth, index, table, rank, places, tree.q_logprobs, tree.levels)
 
 
+def _fetched(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """In one copy."""
+    return torch.cat(list(tensors)).cpu().split([len(tensor) for tensor in tensors])
+
+
 def _copied(tensors: Sequence[torch.Tensor], dtype: type[np.generic]) -> list[np.ndarray]:
-    """Tensors of one axis and one number format; from a device in one copy."""
+    """Tensors of one axis and one number format."""
     if tensors[0].device.type != "cpu":
-        sizes = [len(tensor) for tensor in tensors]
-        tensors = torch.cat(list(tensors)).cpu().split(sizes)
+        tensors = _fetched(tensors)
     return [tensor.numpy().astype(dtype) for tensor in tensors]
