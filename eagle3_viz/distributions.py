@@ -12,6 +12,7 @@ from eagle3_viz.config import DecodeConfig, Rule
 from eagle3_viz.drafts.base import Draft
 from eagle3_viz.host_tree import HostTree
 from eagle3_viz.records import Distributions, Top
+from eagle3_viz.tree_path import rows_along
 
 HEAD = 20
 
@@ -27,7 +28,7 @@ def observe_distributions(
 ) -> tuple[Distributions, ...]:
     """One entry per visited node, root first."""
     path = list(decision.verdict.path)
-    log_p = log_p[: len(path)] if path == list(range(len(path))) else log_p[path]
+    log_p = rows_along(log_p, path)
     p_raw = log_p.exp()
     entropies = (-(p_raw * log_p).sum(-1)).tolist()
     compared = {} if draft is None else _compared(tree, path, log_p, draft.target_ids)

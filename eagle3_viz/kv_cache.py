@@ -14,6 +14,8 @@ from weakref import proxy
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from eagle3_viz.tree_path import is_prefix
+
 GROWTH_STEP = 512
 
 
@@ -121,7 +123,7 @@ class TreeCache(Cache):
 
     def keep(self, path: Sequence[int]) -> None:
         """Commit the appended tokens at offsets `path` (rising, after the committed ones)."""
-        if list(path) != list(range(len(path))):
+        if not is_prefix(path):
             for buffer in self.buffers:
                 rows = torch.tensor(path, device=buffer.device) + self.length
                 kept = buffer.index_select(4, rows)

@@ -22,6 +22,7 @@ from eagle3_viz.projection import LARGEST_COPY, Projection
 from eagle3_viz.slot_cache import SlotCache
 from eagle3_viz.taps import Taps
 from eagle3_viz.tree import DraftTree
+from eagle3_viz.tree_path import rows_along
 
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3_text")
 ATTENTION_KINDS = {"full_attention", "sliding_attention"}
@@ -197,9 +198,7 @@ class TargetModel:
         Returns their rows of `features` [T, K * d], [len(path), K * d].
         """
         self.cache.keep(path)
-        if list(path) == list(range(len(path))):
-            return features[: len(path)]
-        return features[torch.tensor(path, device=features.device)]
+        return rows_along(features, path)
 
     @torch.inference_mode()
     def read(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -16,28 +16,11 @@ from eagle3_viz.acceptance import (
     typical_threshold,
 )
 from eagle3_viz.records import Origin
-from eagle3_viz.tree import DraftTree, make_tree, root_only
+from eagle3_viz.tree import DraftTree, root_only
 from tests.enumeration import exact_distribution
+from tests.tiny_models import tree_of
 
 V = 6
-
-
-def tree_of(tokens: list[int], parents: list[int]) -> DraftTree:
-    """A tree for the rules alone: node 0 is the root."""
-    depth = [0] * len(tokens)
-    for node in range(1, len(tokens)):
-        depth[node] = depth[parents[node]] + 1
-    as_tensor = torch.tensor
-    return make_tree(
-        token=as_tensor(tokens),
-        parent=as_tensor(parents),
-        depth=as_tensor(depth),
-        pool_index=as_tensor([-1, *range(len(tokens) - 1)]),
-        pool=None,
-        expanded=as_tensor([-1, *range(len(tokens) - 1)]),
-        q_logprobs=(),
-        levels=max(depth),
-    )
 
 
 def distribution(seed: int, kind: str) -> torch.Tensor:

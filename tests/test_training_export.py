@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from eagle3_viz.drafts.architecture import Eagle3Weights
 from eagle3_viz.drafts.checkpoints import read_eagle3
-from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights, read_eagle1
+from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Weights, read_eagle1
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.training.draft_provenance import Provenance
 from eagle3_viz.training.export import export_eagle1, export_eagle3, export_independent
@@ -26,6 +26,7 @@ from tests.tiny_models import (
     shared_target,
     tiny_architecture,
     tiny_config,
+    tiny_eagle1_weights,
     tiny_weights,
 )
 
@@ -60,22 +61,7 @@ def eagle3_weights(**switches: Any) -> Eagle3Weights:
 
 
 def eagle1_weights(**switches: Any) -> Eagle1Weights:
-    target = shared_target()
-    sizes = Eagle1Architecture(
-        hidden_size=target.hidden_size,
-        intermediate_size=40,
-        num_layers=1,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=8,
-        vocab_size=target.vocab_size,
-        rms_norm_eps=1e-5,
-        rope_theta=1e5,
-    )
-    arch = replace(sizes, **switches)
-    generator = torch.Generator().manual_seed(3)
-    shapes = arch.tensor_shapes().items()
-    return Eagle1Weights(arch, {n: torch.randn(s, generator=generator) for n, s in shapes})
+    return tiny_eagle1_weights(shared_target(), **switches)
 
 
 def llama(seed: int = 0) -> LlamaForCausalLM:

@@ -30,6 +30,7 @@ from eagle3_viz.config import DecodeConfig, Method, TreeShape
 from eagle3_viz.decode import decode
 from eagle3_viz.drafts.architecture import Eagle3Architecture, Eagle3Weights
 from eagle3_viz.drafts.base import Draft
+from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.drafts.stepped import SteppedDraft
 from eagle3_viz.fixed_tree import FixedTree
@@ -144,7 +145,7 @@ def random_ids(count: int, seed: int, vocabulary: int = VOCABULARY) -> list[int]
 
 
 def tree_of(tokens: Sequence[int], parents: Sequence[int]) -> DraftTree:
-    """A tree of guesses for the target alone: node 0 is the root, nothing is known of a draft."""
+    """A tree for the target and the rules: node 0 is the root, every node was expanded; no q."""
     depth = [0] * len(tokens)
     for node in range(1, len(tokens)):
         depth[node] = depth[parents[node]] + 1
@@ -154,7 +155,7 @@ def tree_of(tokens: Sequence[int], parents: Sequence[int]) -> DraftTree:
         depth=torch.tensor(depth),
         pool_index=torch.arange(-1, len(tokens) - 1),
         pool=None,
-        expanded=torch.arange(0),
+        expanded=torch.arange(-1, len(tokens) - 1),
         q_logprobs=(),
         levels=max(depth),
     )
@@ -208,6 +209,27 @@ def offsets(arch: Eagle3Architecture, seed: int = 0) -> torch.Tensor:
 
 def tiny_draft(target: TargetModel, seed: int = 0, **switches: Any) -> Eagle3Draft:
     return Eagle3Draft(tiny_weights(tiny_architecture(target, **switches), seed), target)
+
+
+def tiny_eagle1_weights(target: TargetModel, **switches: Any) -> Eagle1Weights:
+    sizes = Eagle1Architecture(
+        hidden_size=target.hidden_size,
+        intermediate_size=40,
+        num_layers=1,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=8,
+        vocab_size=target.vocab_size,
+        rms_norm_eps=1e-5,
+        rope_theta=1e5,
+    )
+    arch = replace(sizes, **switches)
+    generator = torch.Generator().manual_seed(3)
+    tensors = {
+        name: torch.randn(shape, generator=generator) / shape[-1] ** 0.5
+        for name, shape in arch.tensor_shapes().items()
+    }
+    return Eagle1Weights(arch, tensors)
 
 
 def shared_target(family: str = "llama") -> TargetModel:

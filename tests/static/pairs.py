@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from eagle3_viz.drafts.eagle1 import Eagle1Draft
-from eagle3_viz.drafts.eagle1_checkpoint import Eagle1Architecture, Eagle1Weights
 from eagle3_viz.drafts.eagle3 import Eagle3Draft
 from eagle3_viz.endings import Endings
 from eagle3_viz.loop import Loop
 from eagle3_viz.records import Cycle, Prefill
 from eagle3_viz.target import TargetModel
-from tests.tiny_models import random_ids, tiny_draft, tiny_target
+from tests.tiny_models import random_ids, tiny_draft, tiny_eagle1_weights, tiny_target
 
 TOKENS = 7
 PROMPT = random_ids(9, 1, TOKENS)
@@ -39,23 +36,7 @@ def small_draft(target: TargetModel, **switches: Any) -> Eagle3Draft:
 
 def small_eagle1(target: TargetModel) -> Eagle1Draft:
     """An EAGLE-1 head for it, of random weights."""
-    arch = Eagle1Architecture(
-        hidden_size=target.hidden_size,
-        intermediate_size=40,
-        num_layers=1,
-        num_heads=2,
-        num_kv_heads=1,
-        head_dim=8,
-        vocab_size=target.vocab_size,
-        rms_norm_eps=1e-5,
-        rope_theta=1e4,
-    )
-    generator = torch.Generator().manual_seed(3)
-    tensors = {
-        name: torch.randn(shape, generator=generator) / shape[-1] ** 0.5
-        for name, shape in arch.tensor_shapes().items()
-    }
-    return Eagle1Draft(Eagle1Weights(arch, tensors), target)
+    return Eagle1Draft(tiny_eagle1_weights(target, num_heads=2, num_kv_heads=1), target)
 
 
 def run(loop: Loop, prompt: Sequence[int] = PROMPT) -> tuple[Prefill, list[Cycle]]:
