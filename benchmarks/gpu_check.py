@@ -28,7 +28,7 @@ from benchmarks.gpu.section import Section, run_section
 from benchmarks.gpu.sections import SECTIONS
 from benchmarks.gpu.timing import Limits
 from eagle3_viz.provenance import measured_on
-from kernels import INTERPRETER, triton_installed
+from kernels import INTERPRETER, OVERRIDE, triton_installed
 
 OUT = Path(__file__).resolve().parent.parent / ".work"
 TOTAL_SECONDS = 235.0
@@ -81,7 +81,9 @@ def parsed() -> argparse.Namespace:
 def refuse_without_a_device(given: argparse.Namespace) -> None:
     """End with status 2 and a sentence where nothing can be checked."""
     missing = ""
-    if not triton_installed():
+    if os.environ.get(OVERRIDE) == "torch":
+        missing = f"It is Triton's kernels that are checked: unset {OVERRIDE}, which is torch here."
+    elif not triton_installed():
         missing = "Triton is not installed, and it is Triton's kernels that are checked."
     elif given.device == "cuda" and not torch.cuda.is_available():
         missing = (

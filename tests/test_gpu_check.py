@@ -69,7 +69,7 @@ def test_every_section_passes_interpreted(
     assert {line["verdict"] for line in lines} == {"passed", ""}
 
 
-def test_without_a_gpu_it_says_so_and_ends_with_status_2(
+def test_where_nothing_can_be_checked_it_says_why_and_ends_with_status_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(gpu_check, "triton_installed", lambda: True)
@@ -80,6 +80,10 @@ def test_without_a_gpu_it_says_so_and_ends_with_status_2(
     monkeypatch.setattr(gpu_check, "triton_installed", lambda: False)
     assert run_check(monkeypatch, "--device", "cpu", "--tiny") == 2
     assert "Triton is not installed" in capsys.readouterr().err
+    monkeypatch.setattr(gpu_check, "triton_installed", lambda: True)
+    monkeypatch.setenv("EAGLE3_VIZ_KERNELS", "torch")
+    assert run_check(monkeypatch, "--device", "cpu", "--tiny") == 2
+    assert "unset EAGLE3_VIZ_KERNELS" in capsys.readouterr().err
 
 
 @TRITON
