@@ -1,8 +1,9 @@
 """A matrix product with a weight that never changes.
 
 On a CPU oneDNN reads a weight in an order of its own. torch's `linear` brings it into that order,
-or works around it, in every call; done once, a product of one or a few rows takes half the time
-(docs/results). A model of ours decodes from such a copy, autoregression and verification alike.
+or works around it, in every call; done once, a product of one or a few rows in bfloat16 takes half
+the time (docs/results). A model of ours decodes from such a copy, autoregression and verification
+alike. In float32 torch has a product of its own for the fewest rows, and the copy is for more.
 """
 
 from collections.abc import Sequence
@@ -12,23 +13,25 @@ import torch
 from torch.nn.functional import linear
 
 LARGEST_COPY = 1 << 30  # bytes; above it a second copy of a model's weights may not fit
+FEW_ROWS = {torch.float32: 3}  # up to these torch's own product is the faster one
 
 
 class Weight(NamedTuple):
-    """matrix [out, in], or its reordered copy; bias [out].
+    """matrix [out, in], its reordered copy, or both; bias [out]; few: so many rows skip the copy.
 
     TorchScript reads the annotations: in this file they are not postponed.
     """
 
-    matrix: torch.Tensor
+    matrix: torch.Tensor | None
+    copy: torch.Tensor | None
     bias: torch.Tensor | None
-    reordered: bool
+    few: int
 
 
 class Projection:
     """y = x W^T + b for x [.., in]; W is the rows of `weights` one under the other, [out, in].
 
-    joined: those rows in memory, [out, in], or None where only the reordered copy was kept.
+    joined: those rows in memory, [out, in], or None where only the reordered copy is needed.
     width: in.
     """
 
@@ -41,10 +44,12 @@ class Projection:
     ) -> None:
         joined = weights[0] if len(weights) == 1 else torch.cat(list(weights))
         bias = torch.cat(list(biases)) if biases else None
-        reordered = reorder and can_reorder(joined.device, joined.dtype)
-        matrix = torch.ops.mkldnn._reorder_linear_weight(joined) if reordered else joined
-        self.weight = Weight(matrix, bias, reordered)
-        self.joined = None if reordered else joined
+        copy, few = None, 0
+        if reorder and can_reorder(joined.device, joined.dtype):
+            copy = torch.ops.mkldnn._reorder_linear_weight(joined)
+            few = FEW_ROWS.get(joined.dtype, 0)
+        self.joined = joined if copy is None or few else None
+        self.weight = Weight(self.joined, copy, bias, few)
         self.width = joined.shape[1]
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -60,12 +65,12 @@ def linears_of(module: torch.nn.Module) -> list[Projection]:
 
 def product(x: torch.Tensor, weight: Weight) -> torch.Tensor:
     """x W^T + b."""
-    if weight.reordered:
-        out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
-            x, weight.matrix, weight.bias, "none", [], ""
-        )
-        return out
-    return linear(x, weight.matrix, weight.bias)
+    matrix, copy = weight.matrix, weight.copy
+    if copy is None or (matrix is not None and x.numel() <= weight.few * x.shape[-1]):
+        assert matrix is not None
+        return linear(x, matrix, weight.bias)
+    out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, copy, weight.bias, "none", [], "")
+    return out
 
 
 def can_reorder(device: torch.device, dtype: torch.dtype) -> bool:

@@ -13,7 +13,7 @@ TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 
 @pytest.mark.parametrize("reorder", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("rows", [(1,), (7,), (2, 3)])
+@pytest.mark.parametrize("rows", [(1,), (3,), (4,), (7,), (1, 3), (2, 3)])
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_it_is_the_product_with_all_rows(
     dtype: torch.dtype, rows: tuple[int, ...], bias: bool, reorder: bool
@@ -31,11 +31,24 @@ def test_it_is_the_product_with_all_rows(
     assert error < TOLERANCES[dtype]
 
 
-def test_a_reordered_copy_is_all_that_it_keeps() -> None:
-    weight = torch.randn(8, 4)
-    assert can_reorder(CPU, torch.float32)
+def test_in_bfloat16_a_reordered_copy_is_all_that_it_keeps() -> None:
+    weight = torch.randn(8, 4).bfloat16()
+    assert can_reorder(CPU, torch.bfloat16)
     assert Projection([weight]).joined is None
     assert Projection([weight], reorder=False).joined is weight
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (3, 4), (1, 3, 4), (4, 4), (2, 2, 4)])
+def test_in_float32_the_rows_themselves_are_for_the_fewest_and_the_copy_for_more(
+    shape: tuple[int, ...],
+) -> None:
+    weight = torch.randn(8, 4)
+    projection, x = Projection([weight]), torch.ones(shape)
+    assert projection.joined is weight
+    before = projection(x)
+    weight.zero_()  # the copy keeps what was there
+    few = x.numel() <= 3 * 4
+    assert torch.equal(projection(x), torch.zeros(*shape[:-1], 8) if few else before)
 
 
 def test_what_one_dnn_cannot_do_is_left_to_torch() -> None:
