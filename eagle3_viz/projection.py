@@ -13,7 +13,6 @@ import torch
 from torch.nn.functional import linear
 
 LARGEST_COPY = 1 << 30  # bytes; above it a second copy of a model's weights may not fit
-FEW_ROWS = {torch.float32: 3}  # up to these torch's own product is the faster one
 
 
 class Weight(NamedTuple):
@@ -47,7 +46,7 @@ class Projection:
         copy, few = None, 0
         if reorder and can_reorder(joined.device, joined.dtype):
             copy = torch.ops.mkldnn._reorder_linear_weight(joined)
-            few = FEW_ROWS.get(joined.dtype, 0)
+            few = few_rows(joined.dtype)
         self.joined = joined if copy is None or few else None
         self.weight = Weight(self.joined, copy, bias, few)
         self.width = joined.shape[1]
@@ -71,6 +70,16 @@ def product(x: torch.Tensor, weight: Weight) -> torch.Tensor:
         return linear(x, matrix, weight.bias)
     out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, copy, weight.bias, "none", [], "")
     return out
+
+
+def few_rows(dtype: torch.dtype) -> int:
+    """Rows up to which torch's own product is faster here than one with the copy (docs/results).
+
+    By kind of CPU and not by a measurement, so that a seed gives the same trace every time.
+    """
+    if dtype != torch.float32:
+        return 0
+    return 3 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 1
 
 
 def can_reorder(device: torch.device, dtype: torch.dtype) -> bool:
