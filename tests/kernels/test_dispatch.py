@@ -112,6 +112,31 @@ def test_every_operation_asks_which_of_its_forms_to_run(
     assert called == [1]
 
 
+VERIFIED = {
+    "score_nodes": (score_nodes, ()),
+    "verify_topk": (verify_topk, (CASE.given,)),
+    "verify_sample": (verify_sample, (CASE.given, CASE.proposal())),
+}
+
+
+@pytest.mark.parametrize("form", ["torch", "triton"])
+@pytest.mark.parametrize("name", VERIFIED)
+def test_temperature_and_least_logit_reach_either_form(
+    name: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operation, drawn = VERIFIED[name]
+    arguments = (*CASE.arguments, *drawn, buffers(CASE))
+    options = {"temperature": 0.7, "least": torch.zeros(4)}
+    called = []
+    where = {"torch": "verify", "triton": "verify_triton"}[form]
+    monkeypatch.setattr(f"kernels.{where}.{name}_{form}", lambda *a, **o: called.append((a, o)))
+    monkeypatch.setenv("EAGLE3_VIZ_KERNELS", form)
+    operation(*arguments, **options)
+    [(given, asked)] = called
+    assert all(found is sent for found, sent in zip(given, arguments, strict=True))
+    assert asked == options
+
+
 def test_importing_the_package_imports_neither_torch_nor_triton() -> None:
     script = "import sys, kernels; print({'torch', 'triton', 'transformers'} & set(sys.modules))"
     assert python(script) == "set()"

@@ -146,6 +146,9 @@ def test_misfits_are_named() -> None:
         draft_topk(logits.repeat(1, 2), above, poisoned(3, 100, 2))
     with pytest.raises(ValueError, match="above must be contiguous float32"):
         draft_topk(logits, above.double(), poisoned(3, 100, 2))
+    for misfit in (torch.zeros(4, device=DEVICE), torch.zeros(6, device=DEVICE)[::2]):
+        with pytest.raises(ValueError, match=r"above must be contiguous float32 \[3\]"):
+            draft_topk(logits, misfit, poisoned(3, 100, 2))
     with pytest.raises(ValueError, match="k must be from 1 to the 100"):
         poisoned(3, 100, 101)
     with pytest.raises(ValueError, match="power of two"):

@@ -99,6 +99,7 @@ def test_buffers_of_any_strides(commit: Commit) -> None:
     assert torch.equal(whole[..., 20:, :], untouched)
     turned = buffer(2, 20, 3, 16).transpose(3, 4)  # capacity 20, between the heads
     assert_commits(commit, turned, OVERLAPPING, 6)
+    assert_commits(commit, buffer(2, 3, 20, 32)[..., ::2], OVERLAPPING, 6)
 
 
 @FORMS
@@ -117,15 +118,23 @@ def test_the_buffer_of_the_cache_is_committed_as_the_cache_does(commit: Commit) 
     assert torch.equal(ours[..., :6, :], theirs[..., :6, :])
 
 
+def test_a_path_may_be_as_long_as_the_buffer() -> None:
+    assert_commits(kv_commit, buffer(2, 2, 6, 16), [0, 2, 4], 0, padding=3)
+
+
 def test_misfits_are_named() -> None:
     rows, path = buffer(2, 2, 20, 16), torch.arange(3, device=DEVICE)
     kept, length = scalars(3, 5)
     with pytest.raises(ValueError, match="buffer must be"):
         kv_commit(rows[0], path, kept, length)
+    with pytest.raises(ValueError, match="keys and values"):
+        kv_commit(rows[:, :1], path, kept, length)
     with pytest.raises(ValueError, match="at most 20 entries"):
         kv_commit(rows, torch.arange(21, device=DEVICE), kept, length)
     with pytest.raises(ValueError, match="path must be contiguous int64"):
         kv_commit(rows, path.int(), kept, length)
+    with pytest.raises(ValueError, match="path must be contiguous int64"):
+        kv_commit(rows, torch.arange(6, device=DEVICE)[::2], kept, length)
     with pytest.raises(ValueError, match="kept must be contiguous int64"):
         kv_commit(rows, path, path, length)
     with pytest.raises(ValueError, match="length must be contiguous int64"):

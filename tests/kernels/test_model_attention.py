@@ -67,6 +67,15 @@ def test_the_layers_own_window_and_cap_reach_the_scores() -> None:
     assert error(found, expected.transpose(1, 2)) < 1e-5
 
 
+def test_a_workspace_that_is_given_is_the_one_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EAGLE3_VIZ_KERNELS", "triton")
+    case = problem(prefixes=[70], nodes=4)
+    with pytest.raises(ValueError, match="workspace must hold"):
+        attend_tree(
+            SimpleNamespace(), *case.states, None, tree=case.mask, workspace=case.query.new_empty(1)
+        )
+
+
 @pytest.mark.parametrize(
     ("others", "message"),
     [

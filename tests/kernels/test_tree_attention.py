@@ -51,6 +51,12 @@ def test_every_prefix_length_alone_and_side_by_side(
 
 
 @FORMS
+def test_without_a_window_a_long_prefix_is_seen_to_its_first_key(attend: Attend) -> None:
+    case = problem(prefixes=[5000], nodes=1, heads=(1, 1), head_dim=16)
+    assert error(attend(*case.states, case.mask), answer(case)) < 1e-5
+
+
+@FORMS
 @pytest.mark.parametrize("rows", [63, 64, 65, 129, 256])
 def test_trees_of_one_to_four_words_whole_and_their_newest_rows(
     monkeypatch: pytest.MonkeyPatch, attend: Attend, rows: int
@@ -139,13 +145,16 @@ def strided(tensor: torch.Tensor, kind: str) -> torch.Tensor:
         return buffer[1, 1]
     if kind == "heads next to each other":
         return tensor.transpose(1, 2).contiguous().transpose(1, 2)
-    wide = torch.full((*tensor.shape[:3], 2 * tensor.shape[3]), torch.nan, device=DEVICE)
-    wide[..., ::2] = tensor
-    return wide[..., ::2]
+    dims = tensor.shape[3]
+    wide = torch.full((*tensor.shape[:3], 2 * dims), torch.nan, device=DEVICE)
+    part = wide[..., ::2] if kind == "every second" else wide[..., :dims]
+    return part.copy_(tensor)
 
 
 @FORMS
-@pytest.mark.parametrize("kind", ["layer of a cache", "heads next to each other", "every second"])
+@pytest.mark.parametrize(
+    "kind", ["layer of a cache", "heads next to each other", "every second", "part of wider rows"]
+)
 def test_strides_change_nothing(attend: Attend, kind: str) -> None:
     case = problem(prefixes=[70, 1], nodes=2, heads=(2, 2), head_dim=80)
     expected = attend(*case.states, case.mask)
@@ -173,6 +182,17 @@ def test_lengths_and_masks_may_be_parts_of_what_the_caller_keeps(attend: Attend)
     same = problem(prefixes=[20, 20, 20], nodes=3)
     alike = replace(same.mask, prefix_lengths=same.mask.prefix_lengths[:1].expand(3))
     assert error(attend(*same.states, alike), answer(same)) < 1e-5
+
+
+@FORMS
+@pytest.mark.parametrize("window", [None, 3])
+def test_one_tree_serves_every_text_of_a_batch(attend: Attend, window: int | None) -> None:
+    own = problem(prefixes=[20, 5, 0], nodes=4)
+    visible, depth = own.visible[:1], own.depth[:1]
+    case = replace(own, visible=visible.expand(3, -1, -1), depth=depth.expand(3, -1))
+    mask = TreeMask.pack(visible[0].to(DEVICE), own.mask.prefix_lengths, depth[0].to(DEVICE))
+    found = attend(*case.states, mask, window=window)
+    assert error(found, answer(case, window=window)) < 1e-5
 
 
 @FORMS
@@ -267,11 +287,16 @@ def test_the_override_chooses_the_form(monkeypatch: pytest.MonkeyPatch, name: st
     else:
         with pytest.raises(TypeError, match="float64"):
             tree_attention(*double.states, double.mask)
+        with pytest.raises(ValueError, match="workspace must hold"):
+            tree_attention(*case.states, case.mask, workspace=workspace[:-1])
+
+
+STATES = ("query", "key", "value")
 
 
 def cut(case: Problem, **changes: Any) -> tuple[list[torch.Tensor], TreeMask, dict[str, Any]]:
     """The arguments of a call, some of them replaced: states, fields of the mask, options."""
-    states = {"query": case.query, "key": case.key, "value": case.value}
+    states = dict(zip(STATES, case.states, strict=True))
     fields = {"words", "prefix_lengths", "rows", "depth"}
     mask = replace(case.mask, **{k: v for k, v in changes.items() if k in fields})
     options = {k: v for k, v in changes.items() if k not in fields | set(states)}
@@ -279,15 +304,21 @@ def cut(case: Problem, **changes: Any) -> tuple[list[torch.Tensor], TreeMask, di
 
 
 CASE = problem(prefixes=[5, 3], nodes=4, head_dim=8)
+WIDE = problem(prefixes=[5, 3], nodes=4, head_dim=257)
+LONG = torch.zeros(2, 2, 300, 8, device=DEVICE)
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"value": CASE.value[:, :, 1:]}, r"key and value must be \[2, KV, N, 8\]"),
     ({"key": CASE.key[..., :4], "value": CASE.value[..., :4]}, "as query .* asks, found"),
+    ({"key": CASE.key[:1], "value": CASE.value[:1]}, r"asks, found \[1, 2, 12, 8\]"),
     ({"query": CASE.query[:, :3]}, "3 query heads cannot share 2"),
+    (dict(zip(STATES, WIDE.states, strict=True)), "head size is at most 256, found 257"),
     ({"query": CASE.query.half()}, r"share one floating dtype, found torch\.float16"),
+    (dict(zip(STATES, CASE.to(torch.int32).states, strict=True)), r"found torch\.int32"),
     ({"value": CASE.value.to("meta")}, "on one device, found"),
     ({"out": torch.empty(2, 4, 4, 9)}, "out must be"),
     ({"rows": 3}, r"4 rows \(as many as queries\) to 12, found 3"),
     ({"rows": 13}, "found 13"),
+    ({"rows": 257, "key": LONG, "value": LONG}, "to 256, found 257"),
     ({"words": CASE.mask.words[:, :3]}, r"tree\.words must be \[1 or 2, 4, 1\]"),
     ({"words": CASE.mask.words.int()}, "must be int64, found torch.int32"),
     ({"prefix_lengths": CASE.mask.prefix_lengths[:1]}, r"prefix_lengths must be \[2\]"),

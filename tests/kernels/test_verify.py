@@ -210,6 +210,16 @@ def test_where_rounding_leaves_nothing_p_itself_is_drawn_from(verify: Verify) ->
 
 
 @TOPK
+def test_where_rounding_leaves_nothing_no_sibling_stays(verify: Verify) -> None:
+    logits = torch.full((3, 80), float("-inf"))
+    logits[:, 40] = 0.0
+    tree = tree_of([0, 40, 41], [-1, 0, 0])
+    beyond = torch.tensor([1.0, 0.5, 0.3], dtype=torch.float64)  # no uniform is 1: refuses p = 1
+    walk = topk(verify, Problem(tree, logits, beyond, torch.zeros(1, 80)))
+    assert (walk.path, walk.tested, walk.chances) == ((0,), (1, 2), (1.0, 0.0))
+
+
+@TOPK
 def test_equal_logits_have_equal_p(verify: Verify) -> None:
     tree = tree_of([0, 7, 250, 128], [-1, 0, 0, 0])
     uniforms = torch.tensor([0.5, 0.5, 0.5, 0.25], dtype=torch.float64)

@@ -152,6 +152,17 @@ def test_where_p_equals_q_the_next_child_is_tested_with_p(verify: Verify) -> Non
 
 
 @FORMS
+def test_where_nothing_is_left_of_q_the_next_child_stays(verify: Verify) -> None:
+    """q = (0 1 0) by underflow, p = (0 .5 .5): without child 1, p / q of child 2 is 1 / 0."""
+    p, q = torch.tensor([0.0, 0.5, 0.5]), torch.tensor([[0.0, 1.0, 0.0]])
+    tree = drawn_tree([0, 1, 2], [-1, 0, 0])
+    uniforms = torch.tensor([0.9, 0.9, 0.1], dtype=torch.float64)
+    walk = sample(verify, Problem(tree, p.log().repeat(3, 1), uniforms, q))
+    assert (walk.path, walk.tested) == ((0, 2), (1, 2))
+    assert walk.chances == pytest.approx((0.5, 1.0), abs=1e-6)
+
+
+@FORMS
 def test_disjoint_supports_refuse_every_child_and_draw_from_p(verify: Verify) -> None:
     p = torch.tensor([0.5, 0.5, 0.0, 0.0])
     q = torch.tensor([[0.0, 0.0, 0.4, 0.6]])
@@ -180,6 +191,7 @@ def test_misfits_of_the_proposal_are_named(verify: Verify) -> None:
             verify(*case.arguments, case.given, replace(proposal, **changed), out)
 
     refused("log_q must be float32", log_q=proposal.log_q.double())
+    refused("log_q must be float32", log_q=proposal.log_q[0])
     refused("row must be contiguous int64", row=proposal.row[:4])
     refused("give draft_id", log_q=proposal.log_q[:, :50])
     ids = torch.zeros(120, dtype=torch.int64, device=DEVICE)
