@@ -6,6 +6,8 @@ from pathlib import Path
 
 import streamlit as st
 
+from eagle3_viz.ui import live_state
+
 UI = Path(__file__).parent / "eagle3_viz" / "ui"
 
 st.set_page_config(page_title="EAGLE-3 microscope", page_icon=str(UI / "icon.svg"), layout="wide")
@@ -18,5 +20,7 @@ PAGES = [
     st.Page("pages/library.py", title="Library"),
 ]
 page = st.navigation(PAGES, position="top")
+if page.title != "Live":
+    live_state.leave()
 st.html(UI / "style.css")
 page.run()

@@ -25,6 +25,7 @@ beside_prompt = live_controls.prompt_controls()
 live_controls.run_controls(engine, choices)
 with beside_prompt:
     live_controls.run_buttons(engine, state.drawn)
+live_controls.prompt_hint(state.drawn)
 live_run.draw(engine)
 if state.job is not None and state.job.trace is not None and state.drawn.still:
     live_details.draw(state.job.trace, state)

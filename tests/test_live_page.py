@@ -350,6 +350,21 @@ def test_a_pick_from_a_list_that_has_changed_names_no_node(
     assert (state["live_state"].cycle, state["live_state"].node) == (None, None)
 
 
+def test_a_prompt_comes_back_with_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = SimpleNamespace(live_prompt="offered", live_system="be brief")
+    at.get = lambda name, otherwise: getattr(at, name, otherwise)
+    now = live_state.View()
+    monkeypatch.setattr(live_state.st, "session_state", at)
+    monkeypatch.setattr(live_state, "view", lambda: now)
+    live_state.restore_texts()  # the page is drawn
+    at.live_prompt = "my own"
+    live_state.keep_texts()  # the box tells that it changed, and another page is drawn
+    live_state.leave()
+    del at.live_prompt, at.live_system  # as Streamlit does with the boxes of a page not shown
+    live_state.restore_texts()
+    assert (at.live_prompt, at.live_system) == ("my own", "be brief")
+
+
 def test_without_a_prompt_run_is_disabled_and_says_why(page: AppTest) -> None:
     assert NO_PROMPT not in [caption.value for caption in page.caption]
     page.text_area(key="live_prompt").set_value("  ").run()

@@ -136,7 +136,8 @@ def test_a_check_that_is_stopped_keeps_what_was_finished(page: AppTest, engine: 
         assert time.monotonic() < deadline
         time.sleep(0.02)
     texts = [element.value for element in ran(page.run()).text]
-    assert "Stopped. What was finished is below." in texts
+    below = {True: "What was finished is below.", False: "nothing is finished."}[bool(job.result)]
+    assert any(text.startswith("Stopped") and text.endswith(below) for text in texts)
     assert page.button(key="lossless_sampling_stop").disabled
 
 
@@ -152,3 +153,9 @@ def test_a_check_that_is_stopped_keeps_what_was_finished(page: AppTest, engine: 
 )
 def test_the_status_is_one_sentence(status: Status, sentence: str) -> None:
     assert describe(status) == sentence
+
+
+def test_a_stopped_check_says_whether_anything_is_below() -> None:
+    stopped = Status(Phase.STOPPED)
+    assert describe(stopped) == "Stopped: nothing is finished."
+    assert describe(stopped, found=True) == "Stopped. What was finished is below."

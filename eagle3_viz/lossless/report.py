@@ -104,7 +104,9 @@ def grouped(judged: Sequence[Judged]) -> list[Group]:
 
 def sampling_cells(groups: Sequence[Group]) -> list[list[str]]:
     """A header and a line for each group; p-values are corrected ones, by seed."""
-    cells = [["test", "p by seed", "distance", "accepted", "recovered", "bonus", "verdict"]]
+    cells = [
+        ["test", "corrected p by seed", "distance", "accepted", "recovered", "bonus", "verdict"]
+    ]
     for group in groups:
         origins = (Origin.ACCEPTED, Origin.RECOVERED, Origin.BONUS)
         cells.append(

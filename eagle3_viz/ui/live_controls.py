@@ -56,10 +56,12 @@ def prompt_controls() -> DeltaGenerator:
         st.session_state.live_prompt = by_id[chosen].prompt
         st.session_state.live_system = by_id[chosen].system or ""
         view.filled = chosen
+    state.restore_texts()
     with st.container(horizontal=True, vertical_alignment="center"):
         st.text_area(
             "Prompt",
             key="live_prompt",
+            on_change=state.keep_texts,
             height=68,
             max_chars=MAX_PROMPT_CHARS,
             label_visibility="collapsed",
@@ -75,7 +77,7 @@ def run_buttons(engine: Engine, status: Status) -> None:
     callbacks read what the controls hold.
     """
     active, held = not status.ended, status.pausing or status.phase is Phase.PAUSED
-    empty = not st.session_state.live_prompt.strip()
+    empty = _no_prompt()
     st.button(
         "Run",
         key="live_run",
@@ -103,8 +105,6 @@ def run_buttons(engine: Engine, status: Status) -> None:
         disabled=empty or (active and status.phase is not Phase.PAUSED),
         help="One cycle, then pause.",
     )
-    if empty and not active:
-        st.caption(NO_PROMPT)
     st.button(
         "Stop",
         key="live_stop",
@@ -113,6 +113,16 @@ def run_buttons(engine: Engine, status: Status) -> None:
         args=(engine,),
         disabled=not active or status.stopping,
     )
+
+
+def prompt_hint(status: Status) -> None:
+    """Why nothing can be run, where that is for want of a prompt."""
+    if status.ended and _no_prompt():
+        st.caption(NO_PROMPT)
+
+
+def _no_prompt() -> bool:
+    return not st.session_state.live_prompt.strip()
 
 
 def run_controls(engine: Engine, choices: tuple[PairChoice, ...]) -> None:
@@ -219,4 +229,10 @@ def _more_controls(*, greedy: bool) -> None:
             help="full: tree, distributions and pruned candidates. outcomes: tree and verdicts. "
             "off: text and timings.",
         )
-        st.text_area("System prompt", key="live_system", height=80, max_chars=MAX_PROMPT_CHARS)
+        st.text_area(
+            "System prompt",
+            key="live_system",
+            on_change=state.keep_texts,
+            height=80,
+            max_chars=MAX_PROMPT_CHARS,
+        )

@@ -27,6 +27,9 @@ class View:
     cycle: int | None = None
     node: int | None = None
     filled: str = ""  # id of the preset that the prompt box was filled from
+    prompt: str = ""  # what stood in the prompt box, and in the system prompt's, when last drawn
+    system: str = ""
+    left: bool = False  # another page was shown since
     drawn: Status = IDLE  # of the job, as the whole page was last drawn
     moved: bool = False  # the selection changed inside the fragment
 
@@ -41,6 +44,31 @@ def look() -> None:
     button and a view that disagree about that would stay as they are."""
     now = view()
     now.drawn = now.job.status if now.job is not None else IDLE
+
+
+def leave() -> None:
+    """Another page is shown."""
+    view().left = True
+
+
+def restore_texts() -> None:
+    """Put back the prompt and the system prompt: Streamlit forgets what a box holds while another
+    page is shown, and the browser what it shows, even where that page was left at once. What the
+    address carries comes back by itself."""
+    now, at = view(), st.session_state
+    if now.left:
+        at.live_prompt = at.get("live_prompt", now.prompt)
+        at.live_system = at.get("live_system", now.system)
+        now.left = False
+    keep_texts()
+
+
+def keep_texts() -> None:
+    """Remember both for `restore_texts`; called when one changes, too, for then another page may
+    be what is drawn next."""
+    now, at = view(), st.session_state
+    now.prompt = at.get("live_prompt", now.prompt)  # a drawing that was interrupted has not both
+    now.system = at.get("live_system", now.system)
 
 
 def run(engine: Engine, *, step: bool = False) -> None:

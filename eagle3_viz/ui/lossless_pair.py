@@ -246,15 +246,15 @@ def _follow(engine: Engine, name: str, was_active: bool) -> None:
     engine.heartbeat(job)
     status = job.status
     with st.container(key=f"lossless_{name}_status"):
-        st.text(describe(status))
+        st.text(describe(status, found=bool(job.result)))
         if not status.ended and status.total:
             st.progress(min(1.0, status.done / status.total))
     if was_active and status.ended:
         st.rerun(scope="app")
 
 
-def describe(status: Status) -> str:
-    """One plain sentence about where a check is."""
+def describe(status: Status, *, found: bool = False) -> str:
+    """One plain sentence about where a check is; `found`: there are results of it."""
     if not status.ended and status.stopping:
         return "Stopping…"
     where = f" ({status.done} of {status.total})" if status.total else ""
@@ -262,7 +262,9 @@ def describe(status: Status) -> str:
         case Phase.QUEUED:
             return f"Queued, position {status.position}: one job at a time uses the pair."
         case Phase.STOPPED:
-            return "Stopped. What was finished is below."
+            return (
+                "Stopped. What was finished is below." if found else "Stopped: nothing is finished."
+            )
         case Phase.FAILED:
             return f"Failed: {status.message}"
         case Phase.FINISHED:

@@ -43,6 +43,9 @@ class SamplingFound:
     results: tuple[Result, ...]
     texts: dict[tuple[int, ...], str]
 
+    def __bool__(self) -> bool:
+        return bool(self.results)
+
 
 @dataclass(frozen=True)
 class GreedyAsk:
