@@ -16,7 +16,7 @@ from eagle3_viz.backend import Request
 from eagle3_viz.config import DecodeConfig
 from eagle3_viz.library import place
 from eagle3_viz.library.store import Library
-from eagle3_viz.service import Engine
+from eagle3_viz.service import Engine, Job
 from eagle3_viz.trace import Trace
 from eagle3_viz.ui import live_state, trace_page, trace_state
 from eagle3_viz.ui.trace_choice import Place
@@ -243,6 +243,15 @@ def test_a_damaged_file_is_said_in_a_sentence(library: Library, tmp_path: Path) 
     assert not page.exception and not page.get("bidi_component")
 
 
+def stepped_once(engine: Engine) -> tuple[Job, AppTest]:
+    """A run that is held after its first cycle, and the page, not drawn yet, of its tab."""
+    job = engine.submit("tab", Request("hi", DecodeConfig(), "made-up"), step=True)
+    eventually(lambda: job.status.still)
+    page = AppTest.from_file(str(PAGE), default_timeout=30)
+    page.session_state["live_state"] = live_state.View(job=job)
+    return job, page
+
+
 def test_a_run_that_ends_while_the_page_is_drawn_is_not_taken_for_one_that_had_ended(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,10 +267,7 @@ def test_a_run_that_ends_while_the_page_is_drawn_is_not_taken_for_one_that_had_e
 
     monkeypatch.setattr(trace_page, "chosen_trace", end_once_chosen)
     try:
-        job = engine.submit("tab", Request("hi", DecodeConfig(), "made-up"), step=True)
-        eventually(lambda: job.status.still)
-        page = AppTest.from_file(str(PAGE), default_timeout=30)
-        page.session_state["live_state"] = live_state.View(job=job)
+        job, page = stepped_once(engine)
         page.run()
         assert cycles_sent(page) == 1 and "The run goes on: 1 cycle so far." in texts(page)
         next(button for button in page.button if button.label == "Refresh").click().run()
@@ -276,10 +282,7 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_has_come_until_refreshed(
     engine = Engine(SyntheticBackend(cycles=6))
     monkeypatch.setattr(service, "shared_engine", lambda: engine)
     try:
-        job = engine.submit("tab", Request("hi", DecodeConfig(), "made-up"), step=True)
-        eventually(lambda: job.status.still)
-        page = AppTest.from_file(str(PAGE), default_timeout=30)
-        page.session_state["live_state"] = live_state.View(job=job)
+        job, page = stepped_once(engine)
         page.run()
         assert not page.exception
         assert cycles_sent(page) == 1 and "The run goes on: 1 cycle so far." in texts(page)

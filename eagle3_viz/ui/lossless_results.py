@@ -21,13 +21,11 @@ P_VALUES = ("p_value", "p_corrected")  # of a wrong rule they have dozens of zer
 
 
 def sampling(found: SamplingFound) -> None:
-    """The tests made so far, and the cells of one of them."""
+    """The tests made so far, at least one, and the cells of one of them."""
     from eagle3_viz.lossless.chi_square import FAMILY_LEVEL
     from eagle3_viz.lossless.report import sampling_table, sampling_words
     from eagle3_viz.lossless.sampling_test import judged
 
-    if not found.results:
-        return
     family = judged(found.results)
     _sentences([f"The drawn tokens follow: …{found.prefix}", *sampling_words(family)])
     table = sampling_table(family)

@@ -37,7 +37,8 @@ class SamplingAsk:
 
 @dataclass(frozen=True)
 class SamplingFound:
-    """Finished tests. prefix: the end of what the texts follow; texts: cells in letters."""
+    """Finished tests, false while there is none. prefix: the end of what the texts follow; texts:
+    cells in letters."""
 
     prefix: str
     results: tuple[Result, ...]
